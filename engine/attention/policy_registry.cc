@@ -1,0 +1,58 @@
+// The policies this build has: an explicit list, one row each.
+#include "absl/strings/str_cat.h"
+#include "engine/attention/attention_choice.h"
+
+namespace thresher {
+namespace {
+
+const PolicyDescription kPolicies[] = {
+    {.name = "dense",
+     .prefill = true,
+     .decode = true,
+     .parameters = {},
+     .help = "Every query reads every cached position."},
+};
+
+absl::Status ValidatePhase(const PolicyChoice& choice, bool decode) {
+  const char* phase = decode ? "decode" : "prefill";
+  std::string allowed;
+  for (const PolicyDescription& policy : kPolicies) {
+    if (!(decode ? policy.decode : policy.prefill)) continue;
+    if (policy.name != choice.policy) {
+      absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", policy.name);
+      continue;
+    }
+    for (const auto& [name, value] : choice.parameters) {
+      const PolicyParameter* found = nullptr;
+      for (const PolicyParameter& parameter : policy.parameters) {
+        if (parameter.name == name) found = &parameter;
+      }
+      if (found == nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "attention.", phase, ".", name, " is not a parameter of policy ", policy.name));
+      }
+      // Written so that NaN fails.
+      if (!(value >= found->minimum && value <= found->maximum) ||
+          (found->integer && value != static_cast<double>(static_cast<std::int64_t>(value)))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("attention.", phase, ".", name, " is ", value, "; it must be ",
+                         found->integer ? "a whole number " : "", "from ", found->minimum, " to ",
+                         found->maximum));
+      }
+    }
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("attention.", phase, ".policy is '", choice.policy,
+                                                 "'; this server has: ", allowed));
+}
+
+}  // namespace
+
+std::span<const PolicyDescription> AttentionPolicies() { return kPolicies; }
+
+absl::Status ValidateAttentionChoice(const AttentionChoice& choice) {
+  if (absl::Status status = ValidatePhase(choice.prefill, false); !status.ok()) return status;
+  return ValidatePhase(choice.decode, true);
+}
+
+}  // namespace thresher

@@ -1,0 +1,78 @@
+// The engine: a model served by continuous batching on one or more ranks.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/engine_observer.h"
+#include "engine/model/causal_lm.h"
+#include "engine/model/model_files.h"
+#include "engine/request.h"
+#include "engine/text/chat_template.h"
+#include "engine/text/tokenizer.h"
+#include "scheduler/scheduler.h"
+
+namespace thresher {
+
+struct EngineOptions {
+  std::string model_path;
+  DeviceKind device = DeviceKind::kCpu;
+  int tensor_parallel = 1;
+  BackendOptions backend;                // num_threads: of all ranks together
+  int max_model_len = 0;                 // 0: the model's own, capped by the cache
+  std::int64_t kv_cache_tokens = 16384;  // per choice of KV dtype; rounded up to whole blocks
+  DType kv_cache_dtype = DType::kBF16;
+  SchedulerOptions scheduler;  // num_blocks and max_sequence_length are filled in
+  int stream_capacity = 4096;  // events a stalled reader may leave unread
+  absl::Duration stalled_reader_timeout = absl::Seconds(30);
+  // InvalidArgument naming the flag and the limit.
+  absl::Status Validate() const;
+};
+
+struct EngineLoad {
+  int running = 0, waiting = 0;
+  double kv_usage = 0;           // share of blocks owned by requests
+  double tokens_per_second = 0;  // generated, over the last ten seconds
+};
+
+enum class EngineHealth { kLoading, kServing, kDraining, kFailed };
+
+class ModelRunner;
+
+// Any thread may call any method. Owns the engine thread and a thread per rank.
+class Engine {
+ public:
+  // Loads the model and starts. The observer outlives the engine; null for none. Progress is called
+  // by rank 0's loading thread.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
+                                                        EngineObserver* observer,
+                                                        const LoadProgress& progress);
+  virtual ~Engine() = default;
+
+  // InvalidArgument (names the field), ResourceExhausted (queue full), Unavailable (draining or
+  // failed). `listener` may be null; it outlives the handle.
+  virtual absl::StatusOr<std::unique_ptr<RequestHandle>> Submit(GenerationRequest request,
+                                                                StreamListener* listener,
+                                                                std::uint64_t tag) = 0;
+  // Cancels the open request of that id; NotFound.
+  virtual absl::Status Abort(const std::string& request_id) = 0;
+
+  virtual const Tokenizer& tokenizer() const = 0;
+  virtual const ChatTemplate* chat_template() const = 0;  // null: the model has none
+  virtual const ModelConfig& model_config() const = 0;
+  virtual const GenerationDefaults& generation_defaults() const = 0;
+  virtual int max_model_len() const = 0;
+  virtual EngineLoad load() const = 0;
+  virtual EngineHealth health() const = 0;
+  // The last time the engine loop made progress or had nothing to do.
+  virtual absl::Time last_progress() const = 0;
+  // Refuses new requests, waits until the open ones have ended or the deadline has come, then
+  // cancels the rest with Unavailable.
+  virtual void Drain(absl::Time deadline) = 0;
+};
+
+}  // namespace thresher

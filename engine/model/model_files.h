@@ -1,0 +1,37 @@
+// A model on disk, opened once and shared by all ranks: a Hugging Face folder or a GGUF file.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "engine/model/model_config.h"
+#include "engine/text/tokenizer.h"
+#include "kernels/ops/packed_weight.h"
+
+namespace thresher {
+
+// Memory-mapped and checked at open. Immutable; any thread; outlives the models made from it.
+class ModelFiles {
+ public:
+  // NotFound, InvalidArgument (damaged: says where), Unimplemented (names the unknown architecture,
+  // rope type, format or tokenizer part).
+  static absl::StatusOr<std::unique_ptr<ModelFiles>> Open(const std::string& path);
+  virtual ~ModelFiles() = default;
+
+  virtual const ModelConfig& config() const = 0;
+  virtual const GenerationDefaults& generation_defaults() const = 0;
+  // The weight under its Hugging Face name ("model.layers.0.self_attn.q_proj.weight"), its rows in
+  // Hugging Face's order: a GGUF's permuted rows come with a row_order that this object owns.
+  // Vectors have rows 1. NotFound.
+  virtual absl::StatusOr<WeightSource> Weight(std::string_view name) const = 0;
+  virtual bool HasWeight(std::string_view name) const = 0;
+  virtual std::int64_t total_weight_bytes() const = 0;
+  virtual absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer() const = 0;
+  virtual std::optional<std::string> chat_template() const = 0;
+  virtual std::string display_name() const = 0;  // the folder's or file's stem
+};
+
+}  // namespace thresher

@@ -1,0 +1,48 @@
+// One device with its ops and kernels. The only way into this folder for the engine.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/kernel_table.h"
+#include "kernels/ops/tensor_parallel_group.h"
+#include "kernels/ops/transformer_ops.h"
+
+namespace thresher {
+
+// Instruction sets of the CPU twin, each including the ones before it.
+enum class CpuIsa { kAvx2, kAvx512, kAvx512Bf16 };
+
+struct BackendOptions {
+  int num_threads = 0;  // CPU threads of this rank; 0: all cores the process may use
+  CpuIsa max_isa = CpuIsa::kAvx512Bf16;  // lower it to test the narrower paths
+  // Weights and GEMM inputs in f32 even where bf16 is faster: for goldens.
+  bool full_precision = false;
+};
+
+// All parts are non-null and live as long as the backend. One thread at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Device& device() = 0;
+  virtual TransformerOps& ops() = 0;
+  virtual const KernelTable& kernels() const = 0;
+  // Binds the calling thread to this backend's share of the cores. Each rank's worker calls it
+  // once.
+  virtual void BindThread() = 0;
+};
+
+// FailedPrecondition if the CPU has no AVX2; NotFound if there is no such device; Unimplemented if
+// this build has no code for it. Each message says what to do.
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(DeviceKind kind, int ordinal,
+                                                       const BackendOptions& options);
+
+// The best instruction set of this machine, or FailedPrecondition.
+absl::StatusOr<CpuIsa> DetectCpuIsa();
+
+// `size` ranks of one process that meet in memory; element i is rank i. SoloGroup for size 1.
+std::vector<std::unique_ptr<TensorParallelGroup>> CreateInProcessGroup(int size);
+
+}  // namespace thresher

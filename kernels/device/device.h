@@ -1,0 +1,61 @@
+// Memory and order of execution of one device. The only way to allocate device memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace thresher {
+
+enum class DeviceKind { kCpu, kCuda };
+
+// Owned device memory, aligned to 256 bytes (CPU: to a page above 1 MiB). Movable. The device that
+// made it outlives it.
+class DeviceBuffer final {
+ public:
+  using Release = void (*)(void* memory, std::size_t bytes);
+
+  DeviceBuffer() = default;
+  DeviceBuffer(void* memory, std::size_t bytes, Release release)
+      : memory_(memory), bytes_(bytes), release_(release) {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  ~DeviceBuffer();
+
+  void* get() const { return memory_; }
+  std::byte* bytes_at(std::int64_t offset) const {
+    return static_cast<std::byte*>(memory_) + offset;
+  }
+  std::size_t num_bytes() const { return bytes_; }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  Release release_ = nullptr;
+};
+
+// An ordered queue of work. On the CPU work runs in the caller before the call returns, so
+// Synchronize has nothing to wait for. One thread at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Waits for all work queued so far; returns the first device error since the last call.
+  virtual absl::Status Synchronize() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual DeviceKind kind() const = 0;
+  // For logs and /version: "cpu avx512bf16, 2 threads".
+  virtual std::string Description() const = 0;
+  // ResourceExhausted if the memory cannot be had; names the bytes asked for.
+  virtual absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream() = 0;
+};
+
+}  // namespace thresher

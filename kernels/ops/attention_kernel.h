@@ -1,0 +1,93 @@
+// Attention over the paged cache: plan once a step, run once a layer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/device/device.h"
+#include "kernels/device/tensor_view.h"
+#include "kernels/ops/transformer_ops.h"
+
+namespace thresher {
+
+enum class AttentionMechanism : std::uint8_t { kAll };
+enum class AttentionPhase : std::uint8_t { kPrefill, kDecode };
+
+// The row of the kernel table that serves a group of queries.
+struct AttentionKey {
+  AttentionMechanism mechanism = AttentionMechanism::kAll;
+  AttentionPhase phase = AttentionPhase::kPrefill;
+  DType kv_dtype = DType::kBF16;
+  int head_dim = 0;  // 0: the kernel takes any multiple of 8 up to 256
+  friend bool operator==(const AttentionKey&, const AttentionKey&) = default;
+};
+
+// The queries of one group. Sequence s has query rows [query_start[s], query_start[s + 1]) of q;
+// row j of it stands at position context_length[s] + j and sees every position up to its own.
+struct AttentionBatch {
+  int num_heads = 0;
+  int num_kv_heads = 0;  // divides num_heads; head h reads KV head h / (num_heads / num_kv_heads)
+  int head_dim = 0;
+  int block_size = 0;
+  std::span<const std::int32_t> query_start;     // [num_sequences + 1], ascending from 0
+  std::span<const std::int32_t> context_length;  // [num_sequences]
+  // Sequence s owns block_tables[block_table_start[s] …]; at least ceil(sequence length /
+  // block_size).
+  std::span<const std::int32_t> block_tables;
+  std::span<const std::int32_t> block_table_start;  // [num_sequences]
+  int num_sequences() const { return static_cast<int>(context_length.size()); }
+};
+
+// Every cached position.
+struct SelectAll {};
+using KvSelection = std::variant<SelectAll>;
+
+struct AttentionLayer {
+  TensorView q;  // [num_tokens, num_heads, head_dim] f32
+  KvCacheLayer cache;
+  float scale = 0;  // multiplies q·k
+  TensorView out;   // [num_tokens, num_heads, head_dim], f32 or gemm_input dtype
+};
+
+// Work items of a step, in fixed order; made by a kernel's Plan, read by its Run. Reused from step
+// to step so that planning allocates only while it grows.
+struct AttentionWorkItem {
+  std::int32_t sequence = 0;
+  std::int32_t kv_head = 0;
+  std::int32_t first_query = 0;  // row of the sequence
+  std::int32_t num_queries = 0;
+  std::int32_t first_key = 0;  // position
+  std::int32_t num_keys = 0;
+  std::int32_t partial = -1;  // slot in the workspace if the keys are split, else −1
+};
+
+struct AttentionPlan {
+  AttentionBatch batch;  // borrows the caller's arrays until the next Plan
+  std::vector<AttentionWorkItem> items;
+  std::vector<std::int32_t> merge_start;  // kernel's own: where each split row's partials lie
+  void* workspace = nullptr;
+};
+
+// Thread rule: one caller at a time; Run uses all threads of the device. Bitwise deterministic, and
+// bitwise equal for equal inputs whatever else is in the batch: the split of a row's keys is a
+// function of its length alone and partials merge in order.
+class AttentionKernel {
+ public:
+  virtual ~AttentionKernel() = default;
+  virtual AttentionKey key() const = 0;
+  // Bytes that Plan needs at most for batches no larger than `largest` in sequences, queries and
+  // lengths. Asked once, at start-up.
+  virtual std::size_t WorkspaceBytes(const AttentionBatch& largest) const = 0;
+  // Once a step. InvalidArgument if the batch is inconsistent or the workspace too small.
+  virtual absl::Status Plan(const AttentionBatch& batch, DeviceBuffer& workspace, Stream& stream,
+                            AttentionPlan& plan) const = 0;
+  // Once a layer. Allocates nothing, waits for nothing.
+  virtual absl::Status Run(const AttentionPlan& plan, const AttentionLayer& layer,
+                           const KvSelection& selection, Stream& stream) const = 0;
+};
+
+}  // namespace thresher
