@@ -29,7 +29,8 @@ class GgufFile {
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
   virtual ~GgufFile() = default;
 
-  // Absent if the key is missing or of another type; integers of any width and bools are integers.
+  // Absent if the key is missing or of another type; integers of any width and bools are integers,
+  // those above the range of int64 excepted. What is returned points into the file.
   virtual std::optional<std::int64_t> Int(std::string_view key) const = 0;
   virtual std::optional<double> Float(std::string_view key) const = 0;  // integers too
   virtual std::optional<std::string_view> String(std::string_view key) const = 0;
@@ -38,7 +39,10 @@ class GgufFile {
   virtual std::optional<std::vector<float>> Floats(std::string_view key) const = 0;
 
   virtual std::span<const GgufTensor> tensors() const = 0;
+  // Null if there is none.
   virtual const GgufTensor* FindTensor(std::string_view name) const = 0;
+  // Takes the pages read so far out of resident memory; a later read maps them again.
+  virtual void ReleasePages() const = 0;
 };
 
 }  // namespace thresher
