@@ -27,7 +27,9 @@ struct EngineOptions {
   std::int64_t kv_cache_tokens = 16384;  // per choice of KV dtype; rounded up to whole blocks
   DType kv_cache_dtype = DType::kBF16;
   SchedulerOptions scheduler;  // num_blocks and max_sequence_length are filled in
-  int stream_capacity = 4096;  // events a stalled reader may leave unread
+  // Events that one choice may leave unread. A reader that leaves more is cancelled at once, one
+  // that leaves any for the timeout is cancelled then.
+  int stream_capacity = 1 << 16;
   absl::Duration stalled_reader_timeout = absl::Seconds(30);
   // InvalidArgument naming the flag and the limit.
   absl::Status Validate() const;
@@ -53,8 +55,8 @@ class Engine {
                                                         const LoadProgress& progress);
   virtual ~Engine() = default;
 
-  // InvalidArgument (names the field), ResourceExhausted (queue full), Unavailable (draining or
-  // failed). `listener` may be null; it outlives the handle.
+  // InvalidArgument (a FieldError, see request_error.h), ResourceExhausted (queue full),
+  // Unavailable (draining or failed). `listener` may be null; it outlives the handle.
   virtual absl::StatusOr<std::unique_ptr<RequestHandle>> Submit(GenerationRequest request,
                                                                 StreamListener* listener,
                                                                 std::uint64_t tag) = 0;

@@ -35,7 +35,7 @@ class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
   virtual void OnStep(const StepReport& report) = 0;
-  // `tokens_after` tokens came `since_last` after the choice's token before. Not for its first.
+  // A token came `since_last` after the choice's token before. Not for its first.
   virtual void OnInterToken(absl::Duration since_last) = 0;
   virtual void OnRequestEnd(const RequestReport& report) = 0;
 };

@@ -16,7 +16,7 @@
 
 namespace thresher {
 
-// Ranges are checked by Validate, which names the field as the wire does.
+// Ranges are checked at Submit, which names the field as the wire does (see request_error.h).
 struct SamplingParams {
   double temperature = 1;                             // 0 … 2
   double top_p = 1;                                   // (0, 1]
@@ -31,8 +31,9 @@ struct SamplingParams {
   std::optional<int> prompt_logprobs;  // likewise, for every prompt token but the first
 };
 
+// The model's generation defaults have been applied by the caller.
 struct GenerationRequest {
-  std::string request_id;  // for logs and Abort; unique among open requests
+  std::string request_id;  // for logs and Abort; unique among open requests; empty: none
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   std::optional<int> max_tokens;  // 0 only with prompt_logprobs or echo: nothing is generated
@@ -43,7 +44,6 @@ struct GenerationRequest {
   int priority = 0;
   AttentionChoice attention;
   std::optional<absl::Time> deadline;
-  // The level name for metrics; the model's defaults have been applied by the caller.
 };
 
 enum class FinishReason { kStop, kLength, kAborted, kError };
@@ -61,7 +61,8 @@ struct TokenEvent {
   std::optional<TokenLogprobs> logprobs;
   std::optional<FinishReason> finish;  // on the choice's last event
   std::optional<TokenId> stop_token;   // the end or stop token, which is not part of the text
-  // Non-ok with kError or kAborted: Cancelled, DeadlineExceeded, Unavailable, Internal.
+  // Non-ok: Cancelled with kAborted (a stalled reader too); DeadlineExceeded, Unavailable,
+  // ResourceExhausted (the queue filled up meanwhile) or Internal with kError.
   absl::Status status;
 };
 
@@ -80,22 +81,26 @@ struct RequestUsage {
 class StreamListener {
  public:
   virtual ~StreamListener() = default;
-  // On the engine thread; must return at once (post to an I/O thread). Tags as given to Submit.
+  // On the engine thread; must return at once (post to an I/O thread) and destroy no handle. Tags
+  // as given to Submit.
   virtual void OnEventsReady(std::span<const std::uint64_t> tags) = 0;
 };
 
-// The caller's end of a request. Destroying it cancels what still runs. One consumer thread;
-// Cancel from any thread.
+// The caller's end of a request; may outlive the engine. Destroying it cancels what still runs and
+// ends the calls to its listener: it waits for one that is being made, so it must not happen inside
+// OnEventsReady. One consumer thread; Cancel and CancelChoice from any thread.
 class RequestHandle {
  public:
   virtual ~RequestHandle() = default;
-  // Appends what has come since the last call; never blocks. False once every choice has finished
-  // and all events were taken.
+  // Appends what has come since the last call; never blocks. False once every choice has finished:
+  // what the call appended, if anything, was the last.
   virtual bool Poll(std::vector<TokenEvent>& events) = 0;
   // Blocks until Poll would append something or return false, or the time has passed.
   virtual void Wait(absl::Duration timeout) = 0;
+  // Open choices end with kAborted and Cancelled.
   virtual void Cancel() = 0;
-  // One choice ends (its stop string was found) while the others go on.
+  // One choice ends, with kStop (its stop string was found), while the others go on. No effect on
+  // a choice that has ended or does not exist.
   virtual void CancelChoice(int choice) = 0;
   // Complete once every choice has finished.
   virtual RequestUsage usage() const = 0;

@@ -1,6 +1,7 @@
 // The policies this build has: an explicit list, one row each.
 #include "absl/strings/str_cat.h"
 #include "engine/attention/attention_choice.h"
+#include "engine/request_error.h"
 
 namespace thresher {
 namespace {
@@ -28,22 +29,22 @@ absl::Status ValidatePhase(const PolicyChoice& choice, bool decode) {
         if (parameter.name == name) found = &parameter;
       }
       if (found == nullptr) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "attention.", phase, ".", name, " is not a parameter of policy ", policy.name));
+        return FieldError(absl::StrCat("attention.", phase, ".", name),
+                          absl::StrCat("is not a parameter of policy ", policy.name));
       }
       // Written so that NaN fails.
       if (!(value >= found->minimum && value <= found->maximum) ||
           (found->integer && value != static_cast<double>(static_cast<std::int64_t>(value)))) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("attention.", phase, ".", name, " is ", value, "; it must be ",
-                         found->integer ? "a whole number " : "", "from ", found->minimum, " to ",
-                         found->maximum));
+        return FieldError(
+            absl::StrCat("attention.", phase, ".", name),
+            absl::StrCat("is ", value, "; it must be ", found->integer ? "a whole number " : "",
+                         "from ", found->minimum, " to ", found->maximum));
       }
     }
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("attention.", phase, ".policy is '", choice.policy,
-                                                 "'; this server has: ", allowed));
+  return FieldError(absl::StrCat("attention.", phase, ".policy"),
+                    absl::StrCat("is '", choice.policy, "'; this server has: ", allowed));
 }
 
 }  // namespace
