@@ -9,17 +9,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/device/dtype.h"
 #include "kernels/device/tensor_view.h"
 #include "kernels/ops/packed_weight.h"
 
 namespace thresher {
 
+// Products of up to this many rows of input use the panels of a weight that has them.
+inline constexpr std::int64_t kMaxPanelRows = 16;
+
 // How weights are packed and multiplied; the same value for all weights of a backend.
 struct CpuGemmOptions {
   CpuIsa isa = CpuIsa::kAvx2;   // at most what the machine has
   bool full_precision = false;  // f32 weights and inputs, quantised weights dequantised exactly
-  int num_threads = 1;          // threads of a ParallelFor; each takes a slice of output rows
 };
 
 // Element type of a product's input: bf16 with kAvx512Bf16 unless full_precision, else f32.
@@ -53,10 +56,10 @@ class CpuWeight final : public PackedWeight {
 // Packs the parts, stacked along the output rows. The bytes may be unmapped afterwards.
 // InvalidArgument, naming the part and the value, if a part has no bytes, a shape that is not
 // positive or not whole blocks, a row or column out of range, or other columns than the first part;
-// ResourceExhausted if the memory cannot be had. Costs about one pass of ParallelFor over the
-// weight.
+// ResourceExhausted if the memory cannot be had.
 absl::StatusOr<std::unique_ptr<CpuWeight>> PackCpuWeight(std::span<const WeightSource> parts,
-                                                         const CpuGemmOptions& options);
+                                                         const CpuGemmOptions& options,
+                                                         ThreadTeam& team);
 
 // A table that reads source.bytes at each look-up: they must outlive it. row_order is copied.
 // Errors as PackCpuWeight.
@@ -64,7 +67,8 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> PackCpuEmbedding(const WeightSource& 
 
 // out[i] = table[ids[i]], dequantised exactly.   ids [n], out f32 [n, cols]
 // InvalidArgument if an id is not a row, a shape disagrees or the weight is no table.
-absl::Status EmbedRows(const CpuWeight& table, std::span<const std::int32_t> ids, TensorView out);
+absl::Status EmbedRows(const CpuWeight& table, std::span<const std::int32_t> ids, TensorView out,
+                       ThreadTeam& team);
 
 // Memory that products write on the way, and oneDNN's compiled products. One thread at a time;
 // serves any weight packed with the same options.
@@ -72,7 +76,7 @@ class GemmScratch final {
  public:
   struct Parts;  // defined in gemm_scratch.h, for the files that multiply
 
-  explicit GemmScratch(const CpuGemmOptions& options);
+  GemmScratch(const CpuGemmOptions& options, int num_threads);
   GemmScratch(GemmScratch&&) noexcept;
   GemmScratch& operator=(GemmScratch&&) noexcept;
   ~GemmScratch();
@@ -92,8 +96,8 @@ class GemmScratch final {
 // kMaxPanelRows, and for every n above as far as oneDNN keeps to one order of sums; the two ranges
 // round differently. Allocates nothing, except a oneDNN product the first time that n and shape
 // meet. InvalidArgument if a dtype or shape disagrees or the weight is a table; FailedPrecondition
-// if the scratch is too small. Call it from the thread that calls ParallelFor.
+// if the scratch is too small. Each thread of the team takes one contiguous slice of output rows.
 absl::Status CpuMatMul(TensorView x, const CpuWeight& weight, TensorView bias, TensorView out,
-                       GemmScratch& scratch);
+                       GemmScratch& scratch, ThreadTeam& team);
 
 }  // namespace thresher
