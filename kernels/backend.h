@@ -5,15 +5,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/device/cpu_isa.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/kernel_table.h"
 #include "kernels/ops/tensor_parallel_group.h"
 #include "kernels/ops/transformer_ops.h"
 
 namespace thresher {
-
-// Instruction sets of the CPU twin, each including the ones before it.
-enum class CpuIsa { kAvx2, kAvx512, kAvx512Bf16 };
 
 struct BackendOptions {
   int num_threads = 0;  // CPU threads of this rank; 0: all cores the process may use
