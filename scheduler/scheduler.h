@@ -12,17 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "scheduler/ids.h"
+#include "scheduler/prefix_salt.h"
 #include "scheduler/step_plan.h"
 
 namespace thresher {
-
-// From `first_token` on, blocks are written under one salt and looked up under one or two. Blocks
-// under different salts never match. Ascending; the first starts at 0. Dense is {0, 0, 0}.
-struct SaltSpan {
-  int first_token = 0;
-  std::uint64_t written = 0;
-  std::uint64_t also_accepted = 0;
-};
 
 struct RequestSpec {
   RequestId id{};
@@ -89,6 +82,8 @@ struct RequestProgress {
   int num_prefix_hit_tokens = 0;  // of its first admission
   int num_computed_tokens = 0;
   int num_preemptions = 0;
+  // From Submit to the first Schedule that ran it; infinite before.
+  absl::Duration queue_time = absl::InfiniteDuration();
 };
 
 // Single-threaded. At most two plans are in flight: Schedule may run once before the previous plan

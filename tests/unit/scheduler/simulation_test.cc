@@ -1,0 +1,98 @@
+// Seeded traces through the whole scheduler. The step counts are divided under sanitizers.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/simulation/scheduler_simulation.h"
+
+namespace thresher::simulation {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kShare = 10;
+#else
+constexpr int kShare = 1;
+#endif
+
+// A different kind of machine and load for every seed.
+SimulationOptions OptionsOf(std::uint64_t seed) {
+  Random random(seed);
+  SimulationOptions options;
+  SchedulerOptions& scheduler = options.scheduler;
+  scheduler.block_size = 16;
+  scheduler.num_blocks = random.Between(6, 60);
+  scheduler.max_sequence_length = random.Between(40, 400);
+  scheduler.max_running = random.Between(1, 10);
+  scheduler.token_budget = scheduler.max_running + 128 + random.Between(0, 60);
+  constexpr int kChunks[] = {0, 0, 32, 50, 100};
+  scheduler.max_prefill_chunk = kChunks[random.Between(0, 4)];
+  scheduler.max_queued_requests = random.Between(5, 30);
+  scheduler.max_queued_prompt_tokens = random.Between(300, 3000);
+  scheduler.reserve_tokens = random.Between(1, 60);
+  scheduler.max_lookahead = random.Between(0, 8);
+  scheduler.max_head_skips = random.Between(0, 20);
+  scheduler.admission = random.Percent(50) ? Admission::kEager : Admission::kNoEvict;
+  scheduler.prefix_cache = random.Percent(80);
+  TraceOptions& trace = options.trace;
+  trace.seed = seed;
+  trace.burst_percent = random.Between(2, 30);
+  trace.max_burst = random.Between(1, 6);
+  trace.max_prompt = random.Between(5, 300);
+  trace.max_output = random.Between(1, 80);
+  constexpr int kPercents[] = {0, 50, 100};
+  trace.limit_percent = kPercents[random.Between(0, 2)];
+  trace.cancel_percent = random.Between(0, 10);
+  options.plans_in_flight = random.Between(1, 2);
+  return options;
+}
+
+TEST(SchedulerSimulation, HoldsItsPromisesInEveryTrace) {
+  SimulationFigures total;
+  int longest = 0;
+  for (std::uint64_t seed = 0; seed < 400 / kShare; ++seed) {
+    SimulationOptions options = OptionsOf(seed);
+    options.num_steps = 500;
+    SchedulerSimulation simulation(options);
+    const absl::Status status = simulation.Run();
+    ASSERT_TRUE(status.ok()) << status;
+    const SimulationFigures& figures = simulation.figures();
+    longest = std::max(longest, figures.longest_wait);
+    total.num_steps += figures.num_steps;
+    total.num_finished += figures.num_finished;
+    total.num_cancelled += figures.num_cancelled;
+    total.num_refused += figures.num_refused;
+    total.num_queue_full += figures.num_queue_full;
+    total.num_preemptions += figures.num_preemptions;
+    total.prefix_hit_tokens += figures.prefix_hit_tokens;
+  }
+  // The traces reach what they are meant to reach.
+  EXPECT_GE(total.num_steps, 200000 / kShare);
+  EXPECT_GT(total.num_finished, 10000 / kShare);
+  EXPECT_GT(total.num_cancelled, 1000 / kShare);
+  EXPECT_GT(total.num_refused, 100 / kShare);
+  EXPECT_GT(total.num_queue_full, 100 / kShare);
+  EXPECT_GT(total.num_preemptions, 100 / kShare);
+  EXPECT_GT(total.prefix_hit_tokens, 10000 / kShare);
+  std::printf("%lld steps, %lld finished, %lld cancelled, %lld refused, %lld full, %lld preempted, %lld hit, longest wait %d\n", (long long)total.num_steps,(long long)total.num_finished,(long long)total.num_cancelled,(long long)total.num_refused,(long long)total.num_queue_full,(long long)total.num_preemptions,(long long)total.prefix_hit_tokens, longest);
+  RecordProperty("steps", static_cast<int>(total.num_steps));
+  RecordProperty("finished", static_cast<int>(total.num_finished));
+  RecordProperty("preemptions", static_cast<int>(total.num_preemptions));
+}
+
+TEST(SchedulerSimulation, PlansTheSameForTheSameSeed) {
+  std::set<std::uint64_t> hashes;
+  for (std::uint64_t seed = 1000; seed < 1010; ++seed) {
+    SimulationOptions options = OptionsOf(seed);
+    options.num_steps = 300;
+    SchedulerSimulation first(options);
+    SchedulerSimulation second(options);
+    ASSERT_TRUE(first.Run().ok());
+    ASSERT_TRUE(second.Run().ok());
+    EXPECT_EQ(first.figures().plan_hash, second.figures().plan_hash) << "seed " << seed;
+    hashes.insert(first.figures().plan_hash);
+  }
+  EXPECT_GT(hashes.size(), 7u);
+}
+
+}  // namespace
+}  // namespace thresher::simulation
