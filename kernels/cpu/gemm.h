@@ -19,9 +19,14 @@ namespace thresher {
 // Products of up to this many rows of input use the panels of a weight that has them.
 inline constexpr std::int64_t kMaxPanelRows = 16;
 
+// What multiplies many rows of input: oneDNN where the build has it and it takes the input type,
+// else, or if asked for, the folder's own kernels.
+enum class ManyRowsGemm { kOneDnn, kBuiltIn };
+
 // How weights are packed and multiplied; the same value for all weights of a backend.
 struct CpuGemmOptions {
-  CpuIsa isa = CpuIsa::kAvx2;   // at most what the machine has
+  CpuIsa isa = CpuIsa::kAvx2;  // at most what the machine has
+  ManyRowsGemm many_rows = ManyRowsGemm::kOneDnn;
   bool full_precision = false;  // f32 weights and inputs, quantised weights dequantised exactly
 };
 
