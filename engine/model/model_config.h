@@ -20,8 +20,11 @@ struct RopeConfig {
   int original_max_position = 0;
   double low_freq_factor = 1, high_freq_factor = 4;                // llama3
   double beta_fast = 32, beta_slow = 1;                            // yarn
+  bool truncate = true;                                            // yarn: whole correction dims
   std::optional<double> attention_factor, mscale, mscale_all_dim;  // yarn, longrope
-  std::vector<double> short_factor, long_factor;                   // longrope, or GGUF rope_freqs
+  std::vector<double> short_factor, long_factor;                   // longrope, [rotary_dim / 2]
+  // Divide the unscaled frequencies, [rotary_dim / 2] or empty: a GGUF's rope_freqs.weight.
+  std::vector<double> frequency_factors;
   int rotary_dim = 0;
 };
 
@@ -34,12 +37,13 @@ struct ModelConfig {
   int num_kv_heads = 0;
   int head_dim = 0;
   int vocab_size = 0;
-  int max_position = 0;  // after sliding_window has capped it
+  int max_position = 0;  // the context limit, after sliding_window has capped it
+  // Set if it capped max_position: attention then never reaches past the window.
   std::optional<int> sliding_window;
   double rms_norm_epsilon = 1e-5;
   bool tied_embeddings = false;
   bool qkv_bias = false;
-  bool output_bias = false;
+  bool output_bias = false;  // of attention's output projection
   bool mlp_bias = false;
   bool qk_norm = false;
   RopeConfig rope;

@@ -121,11 +121,13 @@ TEST(GgufFile, HonoursTheFilesAlignment) {
 }
 
 TEST(GgufFile, RefusesEveryTruncation) {
-  const TempFolder folder;
   const std::string whole = Sample().Build();
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    auto file = GgufFile::Open(folder.Write("m.gguf", whole.substr(0, size)));
-    ASSERT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument) << size;
+    // A copy of just this size, so that AddressSanitizer sees a read past its end.
+    const std::vector<char> part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    ASSERT_EQ(ParseGguf(std::as_bytes(std::span(part))).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << size;
   }
 }
 
