@@ -57,13 +57,13 @@ struct TokenLogprobs {
 // One step's news of one choice.
 struct TokenEvent {
   int choice = 0;
-  std::optional<TokenId> token;  // absent on an event that only finishes
-  std::optional<TokenLogprobs> logprobs;
-  std::optional<FinishReason> finish;  // on the choice's last event
-  std::optional<TokenId> stop_token;   // the end or stop token, which is not part of the text
+  std::optional<TokenId> token = {};  // absent on an event that only finishes
+  std::optional<TokenLogprobs> logprobs = {};
+  std::optional<FinishReason> finish = {};  // on the choice's last event
+  std::optional<TokenId> stop_token = {};   // the end or stop token, which is not part of the text
   // Non-ok: Cancelled with kAborted (a stalled reader too); DeadlineExceeded, Unavailable,
   // ResourceExhausted (the queue filled up meanwhile) or Internal with kError.
-  absl::Status status;
+  absl::Status status = {};
 };
 
 // One entry for each prompt token; the first has none.

@@ -1,6 +1,8 @@
 // The policies this build has: an explicit list, one row each.
 #include "absl/strings/str_cat.h"
 #include "engine/attention/attention_choice.h"
+#include "engine/attention/attention_policy.h"
+#include "engine/attention/policies/dense.h"
 #include "engine/request_error.h"
 
 namespace thresher {
@@ -13,6 +15,11 @@ const PolicyDescription kPolicies[] = {
      .parameters = {},
      .help = "Every query reads every cached position."},
 };
+
+// In the order of kPolicies.
+using CreatePolicy = std::unique_ptr<AttentionPolicy> (*)();
+constexpr CreatePolicy kCreators[] = {CreateDensePolicy};
+static_assert(std::size(kPolicies) == std::size(kCreators));
 
 absl::Status ValidatePhase(const PolicyChoice& choice, bool decode) {
   const char* phase = decode ? "decode" : "prefill";
@@ -50,6 +57,17 @@ absl::Status ValidatePhase(const PolicyChoice& choice, bool decode) {
 }  // namespace
 
 std::span<const PolicyDescription> AttentionPolicies() { return kPolicies; }
+
+int FindAttentionPolicy(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kPolicies); ++i) {
+    if (kPolicies[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::unique_ptr<AttentionPolicy> CreateAttentionPolicy(int policy_index) {
+  return kCreators[policy_index]();
+}
 
 absl::Status ValidateAttentionChoice(const AttentionChoice& choice) {
   if (absl::Status status = ValidatePhase(choice.prefill, false); !status.ok()) return status;

@@ -1,0 +1,74 @@
+// The open requests by the scheduler's ids: admits them, turns samples into events, and sees to it
+// that each choice ends exactly once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "engine/deadline_queue.h"
+#include "engine/engine_observer.h"
+#include "engine/open_request.h"
+#include "engine/request_inbox.h"
+#include "engine/runner/model_runner.h"
+#include "engine/stream_publisher.h"
+#include "scheduler/scheduler.h"
+
+namespace thresher {
+
+// The engine thread's own. All that is passed in outlives it.
+class OpenRequests final {
+ public:
+  OpenRequests(Scheduler& scheduler, StreamPublisher& publisher, RequestInbox& inbox,
+               EngineObserver* observer)
+      : scheduler_(scheduler), publisher_(publisher), inbox_(inbox), observer_(observer) {}
+
+  // Queues the request's choices at the scheduler and appends what the runner must know of them. A
+  // request that the scheduler refuses ends with its error.
+  void Admit(const std::shared_ptr<OpenRequest>& request, absl::Time now,
+             std::vector<SequenceStart>& started);
+  // Ends what is open of the request. Cancelled makes it kAborted, all else kError.
+  void End(const std::shared_ptr<OpenRequest>& request, const absl::Status& reason, absl::Time now);
+  void EndAll(const absl::Status& reason, absl::Time now);
+  void EndExpired(absl::Time now);
+  // Its reader has found a stop string. No effect on a choice that has ended or does not exist.
+  void StopChoice(const std::shared_ptr<OpenRequest>& request, int choice, absl::Time now);
+
+  // A plan is about to be launched.
+  void NoteScheduled(const StepPlan& plan, absl::Time now);
+  // The log-probabilities of prompt tokens that a step gave. Before TakeSample of the same step.
+  void TakePromptScores(const StepPlan& plan, std::span<const PromptScore> scores);
+  // Stages the sample's event; what the scheduler must know of it. Before the step's Commit.
+  StepResult::Sample TakeSample(const ScheduledSequence& sequence, const SampledToken& sample,
+                                absl::Time now);
+  // Forgets a sequence that the scheduler has let go.
+  void Retire(const FinishedRequest& finished);
+
+  // Publishes what was staged, calls the listeners, and cancels the requests of stalled readers.
+  void Publish(absl::Time now);
+
+ private:
+  struct ChoiceRef {
+    std::shared_ptr<OpenRequest> request;
+    int choice = 0;
+  };
+  // Stages the choice's last event, and closes the request if it was the last choice.
+  void EndChoice(const std::shared_ptr<OpenRequest>& request, int choice, TokenEvent event,
+                 absl::Time now);
+  void Close(const std::shared_ptr<OpenRequest>& request, absl::Time now);
+
+  Scheduler& scheduler_;
+  StreamPublisher& publisher_;
+  RequestInbox& inbox_;
+  EngineObserver* const observer_;
+  DeadlineQueue deadlines_;
+  std::int64_t next_id_ = 1;
+  absl::flat_hash_map<RequestId, ChoiceRef> sequences_;
+  std::vector<std::shared_ptr<OpenRequest>> stalled_, closed_;
+};
+
+}  // namespace thresher

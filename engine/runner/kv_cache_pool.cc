@@ -1,0 +1,74 @@
+#include "engine/runner/kv_cache_pool.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace thresher {
+namespace {
+
+std::int64_t LayerBytes(const KvCacheShape& shape) {
+  return static_cast<std::int64_t>(shape.num_blocks) * shape.num_kv_heads * shape.block_size *
+         shape.head_dim * SizeOf(shape.dtype);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KvCachePool>> KvCachePool::Create(
+    const KvCacheShape& shape, std::span<const SidecarSpec> sidecars, Device& device) {
+  if (shape.num_layers < 1 || shape.num_blocks < 1 || shape.num_kv_heads < 1 ||
+      shape.block_size < 1 || shape.head_dim < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a KV cache needs at least one of each: ", shape.num_layers, " layers, ",
+                     shape.num_blocks, " blocks, ", shape.num_kv_heads, " KV heads, ",
+                     shape.block_size, " slots, head size ", shape.head_dim));
+  }
+  if (shape.dtype != DType::kBF16 && shape.dtype != DType::kF32) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the KV cache dtype is ", std::string(Name(shape.dtype)), "; it must be bf16 or f32"));
+  }
+  std::unique_ptr<KvCachePool> pool(new KvCachePool(shape));
+  const std::int64_t matrix_bytes = shape.num_layers * LayerBytes(shape);
+  pool->num_bytes_ = 2 * matrix_bytes;
+  for (const SidecarSpec& spec : sidecars) {
+    pool->num_bytes_ += static_cast<std::int64_t>(shape.num_layers) * shape.num_blocks *
+                        shape.num_kv_heads * spec.bytes;
+  }
+  const auto allocate = [&](std::int64_t bytes, DeviceBuffer& buffer) {
+    absl::StatusOr<DeviceBuffer> memory = device.Allocate(static_cast<std::size_t>(bytes));
+    if (memory.ok()) {
+      buffer = *std::move(memory);
+      return absl::OkStatus();
+    }
+    return absl::Status(memory.status().code(),
+                        absl::StrCat("no memory for a KV cache of ", pool->num_bytes_, " bytes (",
+                                     shape.num_blocks, " blocks of ", shape.block_size,
+                                     " tokens): ", std::string(memory.status().message())));
+  };
+  if (absl::Status status = allocate(matrix_bytes, pool->k_); !status.ok()) return status;
+  if (absl::Status status = allocate(matrix_bytes, pool->v_); !status.ok()) return status;
+  for (const SidecarSpec& spec : sidecars) {
+    Sidecars& added = pool->sidecars_.emplace_back();
+    added.bytes_per_layer =
+        static_cast<std::int64_t>(shape.num_blocks) * shape.num_kv_heads * spec.bytes;
+    const std::int64_t bytes = shape.num_layers * added.bytes_per_layer;
+    if (absl::Status status = allocate(bytes, added.buffer); !status.ok()) return status;
+  }
+  return pool;
+}
+
+KvCacheLayer KvCachePool::Layer(int layer_index) const {
+  const std::int64_t offset = layer_index * LayerBytes(shape_);
+  const auto view = [&](const DeviceBuffer& buffer) {
+    return TensorView::Of(buffer.bytes_at(offset), shape_.dtype, shape_.num_blocks,
+                          shape_.num_kv_heads, shape_.block_size, shape_.head_dim);
+  };
+  return {.k = view(k_), .v = view(v_)};
+}
+
+std::byte* KvCachePool::Sidecar(int sidecar_index, int layer_index) const {
+  const Sidecars& sidecar = sidecars_[static_cast<std::size_t>(sidecar_index)];
+  return sidecar.buffer.bytes_at(layer_index * sidecar.bytes_per_layer);
+}
+
+}  // namespace thresher
