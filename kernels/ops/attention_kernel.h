@@ -32,7 +32,7 @@ struct AttentionBatch {
   int num_heads = 0;
   int num_kv_heads = 0;  // divides num_heads; head h reads KV head h / (num_heads / num_kv_heads)
   int head_dim = 0;
-  int block_size = 0;
+  int block_size = 0;                            // a multiple of 8
   std::span<const std::int32_t> query_start;     // [num_sequences + 1], ascending from 0
   std::span<const std::int32_t> context_length;  // [num_sequences]
   // Sequence s owns block_tables[block_table_start[s] …]; at least ceil(sequence length /
@@ -53,23 +53,30 @@ struct AttentionLayer {
   TensorView out;   // [num_tokens, num_heads, head_dim], f32 or gemm_input dtype
 };
 
-// Work items of a step, in fixed order; made by a kernel's Plan, read by its Run. Reused from step
-// to step so that planning allocates only while it grows.
+// One unit of work: some rows of a sequence for one KV head, against a range of keys. A row here is
+// a query and a head of the KV head's group: row r of a sequence is its query r / group_size and
+// head kv_head · group_size + r % group_size.
 struct AttentionWorkItem {
   std::int32_t sequence = 0;
   std::int32_t kv_head = 0;
-  std::int32_t first_query = 0;  // row of the sequence
-  std::int32_t num_queries = 0;
+  std::int32_t first_row = 0;
+  std::int32_t num_rows = 0;
   std::int32_t first_key = 0;  // position
-  std::int32_t num_keys = 0;
-  std::int32_t partial = -1;  // slot in the workspace if the keys are split, else −1
+  std::int32_t num_keys = 0;   // the last row sees the last of them
+  std::int32_t merge = -1;     // index into merge_start if these rows' keys are split, else −1
+  std::int32_t partial = 0;    // slot of the workspace, if the keys are split
 };
 
+// Work items of a step, in the order in which they are dealt out; made by a kernel's Plan, read by
+// its Run. Reused from step to step so that planning allocates only while it grows.
 struct AttentionPlan {
   AttentionBatch batch;  // borrows the caller's arrays until the next Plan
   std::vector<AttentionWorkItem> items;
-  std::vector<std::int32_t> merge_start;  // kernel's own: where each split row's partials lie
-  void* workspace = nullptr;
+  // Partial results of merge m are the slots [merge_start[m], merge_start[m + 1]), in order of
+  // keys.
+  std::vector<std::int32_t> merge_start;
+  std::int32_t num_blocks = 0;  // 1 + the largest block id in the tables
+  void* workspace = nullptr;    // the kernel's own
 };
 
 // Thread rule: one caller at a time; Run uses all threads of the device. Bitwise deterministic, and

@@ -1,0 +1,15 @@
+#include "kernels/cpu/attention_decode_body.h"
+#include "kernels/cpu/attention_prefill_body.h"
+#include "kernels/cpu/attention_unit.h"
+#include "kernels/cpu/simd_avx2.h"
+
+namespace thresher {
+
+const AttentionAllLoops& AttentionAllLoopsAvx2() {
+  using V = SimdAvx2;
+  static constexpr AttentionAllLoops kLoops = {
+      .prefill = PrefillUnit<V>, .decode = DecodeUnit<V>, .merge = MergePartials<V>};
+  return kLoops;
+}
+
+}  // namespace thresher

@@ -1,0 +1,55 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kernels/cpu/attention_all.h"
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_transformer_ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace thresher {
+namespace {
+
+std::string Describe(CpuIsa isa, int num_threads, bool full_precision) {
+  constexpr const char* kNames[] = {"avx2", "avx512", "avx512bf16"};
+  return std::string("cpu ") + kNames[static_cast<int>(isa)] + ", " + std::to_string(num_threads) +
+         (num_threads == 1 ? " thread" : " threads") + (full_precision ? ", full precision" : "");
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(CpuIsa isa, int num_threads, bool full_precision)
+      : team_(num_threads),
+        device_(Describe(isa, num_threads, full_precision)),
+        ops_({.isa = isa, .full_precision = full_precision}, team_),
+        kernels_(MakeAttentionAllKernels(isa, full_precision, team_)) {}
+
+  Device& device() override { return device_; }
+  TransformerOps& ops() override { return ops_; }
+  const KernelTable& kernels() const override { return kernels_; }
+  void BindThread() override { team_.BindCaller(); }
+
+ private:
+  ThreadTeam team_;  // first: the others borrow it
+  CpuDevice device_;
+  CpuTransformerOps ops_;
+  KernelTable kernels_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const BackendOptions& options) {
+  if (options.num_threads < 0) {
+    return absl::InvalidArgumentError("num_threads is " + std::to_string(options.num_threads) +
+                                      ", expected 0 (all cores) or more");
+  }
+  const absl::StatusOr<CpuIsa> machine = DetectCpuIsa();
+  if (!machine.ok()) return machine.status();
+  const int num_threads = options.num_threads == 0 ? NumUsableCores() : options.num_threads;
+  return std::make_unique<CpuBackend>(std::min(*machine, options.max_isa), num_threads,
+                                      options.full_precision);
+}
+
+}  // namespace thresher

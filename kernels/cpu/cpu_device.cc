@@ -1,0 +1,42 @@
+#include "kernels/cpu/cpu_device.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace thresher {
+namespace {
+
+class CpuStream final : public Stream {
+ public:
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+};
+
+void ReleaseHostMemory(void* memory, std::size_t) { std::free(memory); }
+
+}  // namespace
+
+CpuDevice::CpuDevice(std::string description) : description_(std::move(description)) {}
+
+DeviceKind CpuDevice::kind() const { return DeviceKind::kCpu; }
+
+std::string CpuDevice::Description() const { return description_; }
+
+absl::StatusOr<DeviceBuffer> CpuDevice::Allocate(std::size_t bytes) {
+  if (bytes == 0) return DeviceBuffer();
+  const std::size_t alignment = bytes >= (std::size_t{1} << 20) ? 4096 : 256;
+  // aligned_alloc wants a multiple of the alignment; pages are not touched, so a cache that is
+  // reserved but unused costs no memory.
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError("cannot allocate " + std::to_string(bytes) +
+                                        " bytes of host memory");
+  }
+  return DeviceBuffer(memory, bytes, ReleaseHostMemory);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> CpuDevice::CreateStream() {
+  return std::make_unique<CpuStream>();
+}
+
+}  // namespace thresher

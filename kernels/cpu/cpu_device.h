@@ -1,0 +1,24 @@
+// Host memory as a device. Work runs in the caller, so a stream has nothing to wait for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/device/device.h"
+
+namespace thresher {
+
+class CpuDevice final : public Device {
+ public:
+  // `description` as Device::Description gives it.
+  explicit CpuDevice(std::string description);
+  DeviceKind kind() const override;
+  std::string Description() const override;
+  absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
+
+ private:
+  std::string description_;
+};
+
+}  // namespace thresher

@@ -1,0 +1,193 @@
+#include "kernels/cpu/cpu_transformer_ops.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kernels/cpu/rotate_and_append.h"
+#include "kernels/device/shape_check.h"
+
+namespace thresher {
+namespace {
+
+// Byte address of row `row` of a dense [n, c] tensor.
+std::byte* RowOf(const TensorView& tensor, std::int64_t row) {
+  return static_cast<std::byte*>(tensor.data) + row * tensor.shape[1] * SizeOf(tensor.dtype);
+}
+
+absl::Status CheckNorm(const char* op, const TensorView& x, const TensorView& weight,
+                       const TensorView& out) {
+  absl::Status status = CheckTensor(op, "x", x, {DType::kF32}, {kAnySize, kAnySize});
+  if (status.ok()) status = CheckTensor(op, "weight", weight, {DType::kF32}, {x.shape[1]});
+  if (status.ok()) {
+    status = CheckTensor(op, "out", out, {DType::kF32, DType::kBF16}, {x.shape[0], x.shape[1]});
+  }
+  return status;
+}
+
+}  // namespace
+
+CpuTransformerOps::CpuTransformerOps(const CpuGemmOptions& options, ThreadTeam& team)
+    : gemm_options_(options),
+      team_(team),
+      row_ops_(RowOpsFor(options.isa)),
+      gemm_scratch_(options, team.num_threads()),
+      sampling_(team.num_threads()) {}
+
+DType CpuTransformerOps::gemm_input_dtype() const { return CpuGemmInputDType(gemm_options_); }
+
+absl::Status CpuTransformerOps::Reserve(std::int64_t max_rows) {
+  return gemm_scratch_.Reserve(max_rows, max_cols_);
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> CpuTransformerOps::PackWeight(
+    std::span<const WeightSource> parts) {
+  absl::StatusOr<std::unique_ptr<CpuWeight>> weight = PackCpuWeight(parts, gemm_options_, team_);
+  if (!weight.ok()) return weight.status();
+  max_cols_ = std::max(max_cols_, (*weight)->cols());
+  return std::unique_ptr<PackedWeight>(*std::move(weight));
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> CpuTransformerOps::PackEmbedding(
+    const WeightSource& source) {
+  absl::StatusOr<std::unique_ptr<CpuWeight>> table = PackCpuEmbedding(source);
+  if (!table.ok()) return table.status();
+  return std::unique_ptr<PackedWeight>(*std::move(table));
+}
+
+// The weights that these ops are given are those that these ops made, so the casts hold.
+absl::Status CpuTransformerOps::Embed(const PackedWeight& table, std::span<const std::int32_t> ids,
+                                      TensorView out, Stream&) {
+  return EmbedRows(static_cast<const CpuWeight&>(table), ids, out, team_);
+}
+
+absl::Status CpuTransformerOps::MatMul(TensorView x, const PackedWeight& weight, TensorView bias,
+                                       TensorView out, Stream&) {
+  return CpuMatMul(x, static_cast<const CpuWeight&>(weight), bias, out, gemm_scratch_, team_);
+}
+
+absl::Status CpuTransformerOps::RmsNorm(TensorView x, TensorView weight, float epsilon,
+                                        TensorView out, Stream&) {
+  absl::Status status = CheckNorm("rms_norm", x, weight, out);
+  if (!status.ok()) return status;
+  const std::int64_t c = x.shape[1];
+  team_.ParallelRanges(x.shape[0], c, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      row_ops_.rms_norm(x.as<float>() + row * c, weight.as<float>(), epsilon, c, out.dtype,
+                        RowOf(out, row));
+    }
+  });
+  return status;
+}
+
+absl::Status CpuTransformerOps::AddRmsNorm(TensorView x, TensorView residual, TensorView weight,
+                                           float epsilon, TensorView out, Stream&) {
+  absl::Status status = CheckNorm("add_rms_norm", x, weight, out);
+  if (status.ok()) {
+    status =
+        CheckTensor("add_rms_norm", "residual", residual, {DType::kF32}, {x.shape[0], x.shape[1]});
+  }
+  if (!status.ok()) return status;
+  const std::int64_t c = x.shape[1];
+  team_.ParallelRanges(x.shape[0], 2 * c, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      row_ops_.add_rms_norm(x.as<float>() + row * c, residual.as<float>() + row * c,
+                            weight.as<float>(), epsilon, c, out.dtype, RowOf(out, row));
+    }
+  });
+  return status;
+}
+
+absl::Status CpuTransformerOps::RotateAndAppend(TensorView qkv, const QkvShape& shape,
+                                                const QkNorm& norm, const RotaryTable& rotary,
+                                                std::span<const std::int32_t> positions,
+                                                std::span<const std::int64_t> slot_mapping,
+                                                TensorView q, const KvCacheLayer& cache, Stream&) {
+  return CpuRotateAndAppend({qkv, shape, norm, rotary, positions, slot_mapping, q, cache}, row_ops_,
+                            team_);
+}
+
+absl::Status CpuTransformerOps::SiluMul(TensorView gate_up, TensorView out, Stream&) {
+  constexpr const char* kOp = "silu_mul";
+  absl::Status status =
+      CheckTensor(kOp, "out", out, {DType::kF32, DType::kBF16}, {kAnySize, kAnySize});
+  if (status.ok()) {
+    status = CheckTensor(kOp, "gate_up", gate_up, {DType::kF32}, {out.shape[0], 2 * out.shape[1]});
+  }
+  if (!status.ok()) return status;
+  const std::int64_t c = out.shape[1];
+  // An exponential and a division make an element about four times a plain one.
+  team_.ParallelRanges(out.shape[0], 4 * c, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      row_ops_.silu_mul(gate_up.as<float>() + row * 2 * c, c, out.dtype, RowOf(out, row));
+    }
+  });
+  return status;
+}
+
+absl::Status CpuTransformerOps::GatherRows(TensorView x, std::span<const std::int32_t> rows,
+                                           TensorView out, Stream&) {
+  constexpr const char* kOp = "gather_rows";
+  absl::Status status = CheckTensor(kOp, "x", x, {DType::kF32}, {kAnySize, kAnySize});
+  if (status.ok()) {
+    status = CheckTensor(kOp, "out", out, {DType::kF32},
+                         {static_cast<std::int64_t>(rows.size()), x.shape[1]});
+  }
+  for (const std::int32_t row : rows) {
+    if (status.ok()) status = CheckRange(kOp, "rows", row, 0, x.shape[0] - 1);
+  }
+  if (!status.ok()) return status;
+  const std::int64_t c = x.shape[1];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(x.as<float>() + rows[i] * c, c, out.as<float>() + static_cast<std::int64_t>(i) * c);
+  }
+  return status;
+}
+
+absl::Status CpuTransformerOps::Sample(TensorView logits, std::span<const SamplingRow> rows,
+                                       std::span<SampledToken> out, Stream&) {
+  constexpr const char* kOp = "sample";
+  const std::int64_t num_rows = static_cast<std::int64_t>(rows.size());
+  absl::Status status = CheckTensor(kOp, "logits", logits, {DType::kF32}, {num_rows, kAnySize});
+  if (status.ok()) {
+    status = CheckCount(kOp, "out.size", static_cast<std::int64_t>(out.size()), num_rows);
+  }
+  for (const SamplingRow& row : rows) {
+    if (status.ok()) status = ValidateSamplingRow(row, logits.shape[1]);
+  }
+  if (!status.ok()) return status;
+  const std::int64_t vocab = logits.shape[1];
+  team_.ParallelFor(num_rows, [&](std::int64_t i, int thread) {
+    out[i] = SampleRow(row_ops_, {logits.as<float>() + i * vocab, static_cast<std::size_t>(vocab)},
+                       rows[i], sampling_[thread]);
+  });
+  return status;
+}
+
+absl::Status CpuTransformerOps::ScoreTokens(TensorView logits,
+                                            std::span<const std::int32_t> targets,
+                                            std::span<const int> num_top,
+                                            std::span<SampledToken> out, Stream&) {
+  constexpr const char* kOp = "score_tokens";
+  const std::int64_t num_rows = static_cast<std::int64_t>(targets.size());
+  absl::Status status = CheckTensor(kOp, "logits", logits, {DType::kF32}, {num_rows, kAnySize});
+  if (status.ok()) {
+    status = CheckCount(kOp, "num_top.size", static_cast<std::int64_t>(num_top.size()), num_rows);
+  }
+  if (status.ok()) {
+    status = CheckCount(kOp, "out.size", static_cast<std::int64_t>(out.size()), num_rows);
+  }
+  const std::int64_t vocab = logits.shape[1];
+  for (std::int64_t i = 0; i < num_rows && status.ok(); ++i) {
+    status = CheckRange(kOp, "targets", targets[i], 0, vocab - 1);
+    if (status.ok()) status = CheckRange(kOp, "num_top", num_top[i], 0, kMaxTopLogprobs);
+  }
+  if (!status.ok()) return status;
+  team_.ParallelFor(num_rows, [&](std::int64_t i, int thread) {
+    out[i] = ScoreRow(row_ops_, {logits.as<float>() + i * vocab, static_cast<std::size_t>(vocab)},
+                      targets[i], num_top[i], sampling_[thread]);
+  });
+  return status;
+}
+
+}  // namespace thresher

@@ -1,0 +1,137 @@
+#include "kernels/cpu/rotate_and_append.h"
+
+#include <cstddef>
+
+#include "kernels/device/shape_check.h"
+
+namespace thresher {
+namespace {
+
+constexpr const char* kOp = "rotate_and_append";
+constexpr std::int64_t kMaxHeadDim = 256;
+
+absl::Status CheckHeads(const QkvShape& shape) {
+  absl::Status status = CheckRange(kOp, "head_dim", shape.head_dim, 2, kMaxHeadDim);
+  if (status.ok()) status = CheckRange(kOp, "num_kv_heads", shape.num_kv_heads, 1, 1 << 20);
+  if (status.ok()) status = CheckRange(kOp, "num_heads", shape.num_heads, 1, 1 << 20);
+  return status;
+}
+
+absl::Status CheckRotary(const RotaryTable& rotary, int head_dim) {
+  absl::Status status = CheckRange(kOp, "rotary_dim", rotary.rotary_dim, 0, head_dim);
+  if (status.ok()) status = CheckCount(kOp, "rotary_dim % 2", rotary.rotary_dim % 2, 0);
+  if (!status.ok()) return status;
+  return CheckTensor(kOp, "cos_sin", rotary.cos_sin, {DType::kF32}, {kAnySize, rotary.rotary_dim});
+}
+
+absl::Status CheckNorm(const QkNorm& norm, std::int64_t head_dim) {
+  if (norm.q_weight.data == nullptr && norm.k_weight.data == nullptr) return absl::OkStatus();
+  absl::Status status = CheckTensor(kOp, "q_weight", norm.q_weight, {DType::kF32}, {head_dim});
+  if (!status.ok()) return status;
+  return CheckTensor(kOp, "k_weight", norm.k_weight, {DType::kF32}, {head_dim});
+}
+
+absl::Status CheckCache(const KvCacheLayer& cache, const QkvShape& shape) {
+  const TensorView& k = cache.k;
+  absl::Status status = CheckTensor(kOp, "cache.k", k, {DType::kBF16, DType::kF16, DType::kF32},
+                                    {kAnySize, shape.num_kv_heads, kAnySize, shape.head_dim});
+  if (!status.ok()) return status;
+  return CheckTensor(kOp, "cache.v", cache.v, {k.dtype},
+                     {k.shape[0], k.shape[1], k.shape[2], k.shape[3]});
+}
+
+absl::Status CheckRows(const RotateAndAppendArguments& a) {
+  const std::int64_t n = static_cast<std::int64_t>(a.positions.size());
+  const std::int64_t heads = a.shape.num_heads + 2 * a.shape.num_kv_heads;
+  absl::Status status =
+      CheckTensor(kOp, "qkv", a.qkv, {DType::kF32}, {n, heads * a.shape.head_dim});
+  if (status.ok()) {
+    status = CheckTensor(kOp, "q", a.q, {DType::kF32}, {n, a.shape.num_heads, a.shape.head_dim});
+  }
+  if (status.ok()) {
+    status =
+        CheckCount(kOp, "slot_mapping.size", static_cast<std::int64_t>(a.slot_mapping.size()), n);
+  }
+  const std::int64_t num_positions = a.rotary.cos_sin.shape[0];
+  const std::int64_t num_slots = a.cache.k.shape[0] * a.cache.k.shape[2];
+  for (std::int64_t i = 0; i < n && status.ok(); ++i) {
+    status = CheckRange(kOp, "positions", a.positions[i], 0, num_positions - 1);
+    if (status.ok()) status = CheckRange(kOp, "slot_mapping", a.slot_mapping[i], -1, num_slots - 1);
+  }
+  return status;
+}
+
+// Writes one row's heads: q out, k and v to the slot.
+class RowWriter final {
+ public:
+  RowWriter(const RotateAndAppendArguments& arguments, const RowOps& row_ops)
+      : a_(arguments),
+        ops_(row_ops),
+        head_dim_(arguments.shape.head_dim),
+        block_size_(arguments.cache.k.shape[2]),
+        head_bytes_(head_dim_ * SizeOf(arguments.cache.k.dtype)) {}
+
+  void WriteRow(std::int64_t row) const {
+    const QkvShape& shape = a_.shape;
+    const float* heads =
+        a_.qkv.as<float>() + row * (shape.num_heads + 2 * shape.num_kv_heads) * head_dim_;
+    const float* cos_sin =
+        a_.rotary.cos_sin.as<float>() + std::int64_t{a_.positions[row]} * a_.rotary.rotary_dim;
+    float* q = a_.q.as<float>() + row * shape.num_heads * head_dim_;
+    for (int head = 0; head < shape.num_heads; ++head) {
+      Rotate(heads, a_.norm.q_weight.as<float>(), cos_sin, DType::kF32, q);
+      heads += head_dim_;
+      q += head_dim_;
+    }
+    if (a_.slot_mapping[row] < 0) return;
+    const DType dtype = a_.cache.k.dtype;
+    for (int head = 0; head < shape.num_kv_heads; ++head) {
+      Rotate(heads, a_.norm.k_weight.as<float>(), cos_sin, dtype, SlotOf(a_.cache.k, row, head));
+      heads += head_dim_;
+    }
+    for (int head = 0; head < shape.num_kv_heads; ++head) {
+      ops_.convert(heads, head_dim_, dtype, SlotOf(a_.cache.v, row, head));
+      heads += head_dim_;
+    }
+  }
+
+ private:
+  void Rotate(const float* x, const float* norm_weight, const float* cos_sin, DType dtype,
+              void* out) const {
+    ops_.rotate_head(x, norm_weight, a_.norm.epsilon, cos_sin, a_.rotary.rotary_dim,
+                     static_cast<int>(head_dim_), dtype, out);
+  }
+
+  std::byte* SlotOf(const TensorView& cache, std::int64_t row, int head) const {
+    const std::int64_t slot = a_.slot_mapping[row];
+    const std::int64_t block = slot / block_size_, offset = slot % block_size_;
+    return static_cast<std::byte*>(cache.data) +
+           ((block * a_.shape.num_kv_heads + head) * block_size_ + offset) * head_bytes_;
+  }
+
+  const RotateAndAppendArguments& a_;
+  const RowOps& ops_;
+  const std::int64_t head_dim_;
+  const std::int64_t block_size_;
+  const std::int64_t head_bytes_;
+};
+
+}  // namespace
+
+absl::Status CpuRotateAndAppend(const RotateAndAppendArguments& arguments, const RowOps& row_ops,
+                                ThreadTeam& team) {
+  absl::Status status = CheckHeads(arguments.shape);
+  if (status.ok()) status = CheckRotary(arguments.rotary, arguments.shape.head_dim);
+  if (status.ok()) status = CheckNorm(arguments.norm, arguments.shape.head_dim);
+  if (status.ok()) status = CheckCache(arguments.cache, arguments.shape);
+  if (status.ok()) status = CheckRows(arguments);
+  if (!status.ok()) return status;
+  const RowWriter writer(arguments, row_ops);
+  team.ParallelRanges(arguments.qkv.shape[0], 2 * arguments.qkv.shape[1],
+                      [&](std::int64_t begin, std::int64_t end, int) {
+                        for (std::int64_t row = begin; row < end; ++row) writer.WriteRow(row);
+                      });
+  return status;
+}
+
+}  // namespace thresher

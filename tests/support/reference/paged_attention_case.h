@@ -1,0 +1,79 @@
+// A batch of queries over a paged cache with seeded contents, what a kernel makes of it, and what
+// the double reference makes of it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace thresher {
+
+struct PagedSequence {
+  int context_length = 0;
+  int query_length = 0;
+  std::uint64_t seed = 0;  // of the sequence's contents: equal seeds, equal sequences
+};
+
+struct PagedAttentionShape {
+  int num_heads = 1;
+  int num_kv_heads = 1;
+  int head_dim = 64;
+  int block_size = 16;
+  DType kv_dtype = DType::kBF16;
+  DType out_dtype = DType::kF32;
+};
+
+// Blocks lie in shuffled order. Slots that no token has written hold NaN, so that a kernel that
+// lets one through shows it.
+class PagedAttentionCase final {
+ public:
+  PagedAttentionCase(const PagedAttentionShape& shape, std::vector<PagedSequence> sequences);
+
+  AttentionBatch Batch() const;
+  float scale() const;
+  const std::vector<PagedSequence>& sequences() const { return sequences_; }
+  const PagedAttentionShape& shape() const { return shape_; }
+  std::int64_t num_tokens() const { return query_start_.back(); }
+  // Rows [query_start[s], …) of the output belong to sequence s.
+  std::int64_t query_start(int sequence) const { return query_start_[sequence]; }
+  // Bytes of K and V that the queries see, each key counted once for a sequence.
+  std::int64_t num_cache_bytes() const;
+  KvCacheLayer Cache();
+
+  // The kernel's output as [num_tokens, num_heads, head_dim], widened to f32 if it was bf16.
+  absl::StatusOr<std::vector<float>> Run(const AttentionKernel& kernel, Backend& backend);
+
+  struct Reference {
+    std::vector<double> out;    // [num_tokens, num_heads, head_dim]
+    std::vector<double> bound;  // the same shape: largest allowed difference, see the .cc
+  };
+  // `bf16_products`: the kernel may round queries and weights to bf16.
+  Reference ComputeReference(bool bf16_products) const;
+
+ private:
+  // Keys and values of one head of a sequence, [sequence length, head_dim].
+  struct HeadRows {
+    std::vector<double> k;
+    std::vector<double> v;
+  };
+  HeadRows WidenHead(int sequence, int kv_head) const;
+  // Fills the reference's row that starts at element `at`; rounding: of queries and weights.
+  void ReferenceRow(const HeadRows& rows, std::int64_t at, int num_keys, double rounding,
+                    Reference& reference) const;
+  std::int64_t ElementOf(int sequence, int kv_head, int position) const;
+
+  PagedAttentionShape shape_;
+  std::vector<PagedSequence> sequences_;
+  std::vector<std::int32_t> query_start_;
+  std::vector<std::int32_t> context_length_;
+  std::vector<std::int32_t> block_tables_;
+  std::vector<std::int32_t> block_table_start_;
+  int num_blocks_ = 0;
+  std::vector<float> q_;
+  std::vector<std::uint32_t> k_;  // storage of any dtype
+  std::vector<std::uint32_t> v_;
+};
+
+}  // namespace thresher

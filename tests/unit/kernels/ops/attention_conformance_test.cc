@@ -1,0 +1,211 @@
+// Every attention kernel of the table against the double reference, for every instruction set that
+// the machine has.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "tests/support/reference/paged_attention_case.h"
+
+namespace thresher {
+namespace {
+
+std::unique_ptr<Backend> MakeBackend(CpuIsa isa, bool full_precision, int num_threads = 2) {
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      CreateBackend(DeviceKind::kCpu, 0,
+                    {.num_threads = num_threads, .max_isa = isa, .full_precision = full_precision});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return *std::move(backend);
+}
+
+bool MachineHas(CpuIsa isa) { return DetectCpuIsa().value() >= isa; }
+
+struct Conformance {
+  CpuIsa isa;
+  bool full_precision;
+};
+
+class AttentionConformanceTest : public testing::TestWithParam<Conformance> {
+ protected:
+  void SetUp() override {
+    if (!MachineHas(GetParam().isa)) GTEST_SKIP() << "this machine lacks the instruction set";
+    backend_ = MakeBackend(GetParam().isa, GetParam().full_precision);
+  }
+
+  bool Bf16Products(const AttentionKey& key) const {
+    return GetParam().isa == CpuIsa::kAvx512Bf16 && !GetParam().full_precision &&
+           key.phase == AttentionPhase::kPrefill && key.kv_dtype == DType::kBF16;
+  }
+
+  void ExpectConforms(const AttentionKernel& kernel, PagedAttentionShape shape,
+                      const std::vector<PagedSequence>& sequences) {
+    shape.kv_dtype = kernel.key().kv_dtype;
+    PagedAttentionCase attention(shape, sequences);
+    const absl::StatusOr<std::vector<float>> out = attention.Run(kernel, *backend_);
+    ASSERT_TRUE(out.ok()) << out.status();
+    const PagedAttentionCase::Reference reference =
+        attention.ComputeReference(Bf16Products(kernel.key()));
+    for (std::size_t i = 0; i < out->size(); ++i) {
+      const double difference = std::fabs((*out)[i] - reference.out[i]);
+      // Not "greater": a NaN must fail.
+      ASSERT_TRUE(difference <= reference.bound[i])
+          << "element " << i << " is " << (*out)[i] << ", reference " << reference.out[i]
+          << ", bound " << reference.bound[i] << "; head_dim " << shape.head_dim << ", "
+          << shape.num_heads << "/" << shape.num_kv_heads << " heads, block size "
+          << shape.block_size << ", cache " << Name(shape.kv_dtype) << ", phase "
+          << static_cast<int>(kernel.key().phase);
+    }
+  }
+
+  // Runs `check` with each row of the table; a row for one head_dim gets that alone.
+  template <typename Check>
+  void ForEachRow(const Check& check) {
+    ASSERT_FALSE(backend_->kernels().rows().empty());
+    for (const std::unique_ptr<AttentionKernel>& row : backend_->kernels().rows()) {
+      check(*row, [&](int head_dim) {
+        return row->key().head_dim == 0 || row->key().head_dim == head_dim;
+      });
+    }
+  }
+
+  std::unique_ptr<Backend> backend_;
+};
+
+constexpr PagedSequence kRagged[] = {{0, 1, 1}, {0, 19, 2}, {130, 3, 3}, {63, 1, 4}, {64, 34, 5}};
+
+TEST_P(AttentionConformanceTest, EveryHeadDimOfEveryRow) {
+  ForEachRow([&](const AttentionKernel& kernel, const auto& serves) {
+    for (int head_dim = 8; head_dim <= 256; head_dim += head_dim < 80 ? 8 : 56) {
+      if (!serves(head_dim)) continue;
+      ExpectConforms(kernel, {.num_heads = 3, .num_kv_heads = 1, .head_dim = head_dim},
+                     {{0, 9, 1}, {66, 2, 2}});
+    }
+  });
+}
+
+TEST_P(AttentionConformanceTest, EveryGroupSizeAndBlockSizeWithRaggedBatches) {
+  ForEachRow([&](const AttentionKernel& kernel, const auto& serves) {
+    for (const auto& [heads, kv_heads] :
+         {std::pair{3, 3}, {4, 2}, {9, 3}, {8, 2}, {5, 1}, {14, 2}, {8, 1}, {50, 1}}) {
+      for (const int head_dim : {16, 64}) {
+        const int block_size = heads == 4 ? 8 : heads == 9 ? 64 : heads == 14 ? 128 : 16;
+        if (!serves(head_dim)) continue;
+        ExpectConforms(kernel,
+                       {.num_heads = heads,
+                        .num_kv_heads = kv_heads,
+                        .head_dim = head_dim,
+                        .block_size = block_size},
+                       std::vector<PagedSequence>(std::begin(kRagged), std::end(kRagged)));
+      }
+    }
+  });
+}
+
+TEST_P(AttentionConformanceTest, LongContextsAndRoundedOutputs) {
+  ForEachRow([&](const AttentionKernel& kernel, const auto& serves) {
+    for (const int head_dim : {64, 128}) {
+      if (!serves(head_dim)) continue;
+      ExpectConforms(kernel,
+                     {.num_heads = 6,
+                      .num_kv_heads = 2,
+                      .head_dim = head_dim,
+                      .block_size = 32,
+                      .out_dtype = DType::kBF16},
+                     {{1500, 3, 1}, {256, 1, 2}, {255, 1, 3}, {511, 2, 4}});
+    }
+  });
+}
+
+TEST_P(AttentionConformanceTest, BatchMatesDoNotChangeABit) {
+  const PagedSequence mine = {700, 7, 42};
+  ForEachRow([&](const AttentionKernel& kernel, const auto& serves) {
+    if (!serves(64)) return;
+    const PagedAttentionShape shape = {.num_heads = 9,
+                                       .num_kv_heads = 3,
+                                       .head_dim = 64,
+                                       .block_size = 64,
+                                       .kv_dtype = kernel.key().kv_dtype};
+    PagedAttentionCase alone(shape, {mine});
+    PagedAttentionCase crowd(shape, {{0, 20, 1}, {300, 1, 2}, mine, {17, 40, 3}, {900, 2, 4}});
+    const std::vector<float> expected = alone.Run(kernel, *backend_).value();
+    const std::vector<float> all = crowd.Run(kernel, *backend_).value();
+    const auto first = all.begin() + crowd.query_start(2) * 9 * 64;
+    EXPECT_EQ(std::vector<float>(first, first + static_cast<std::int64_t>(expected.size())),
+              expected);
+  });
+}
+
+TEST_P(AttentionConformanceTest, ChunksOfAPrefillDoNotChangeABit) {
+  ForEachRow([&](const AttentionKernel& kernel, const auto& serves) {
+    if (kernel.key().phase != AttentionPhase::kPrefill || !serves(64)) return;
+    const PagedAttentionShape shape = {.num_heads = 6,
+                                       .num_kv_heads = 2,
+                                       .head_dim = 64,
+                                       .block_size = 16,
+                                       .kv_dtype = kernel.key().kv_dtype};
+    const std::vector<float> whole =
+        PagedAttentionCase(shape, {{0, 211, 5}}).Run(kernel, *backend_).value();
+    for (const auto& [begin, end] : {std::pair{0, 1}, {0, 64}, {64, 100}, {100, 211}, {210, 211}}) {
+      // The whole sequence's contents are drawn in order, so a cut at `end` starts the same way.
+      const std::vector<float> chunk =
+          PagedAttentionCase(shape, {{begin, end - begin, 5}}).Run(kernel, *backend_).value();
+      EXPECT_EQ(chunk,
+                std::vector<float>(whole.begin() + begin * 6 * 64, whole.begin() + end * 6 * 64))
+          << begin << " to " << end;
+    }
+  });
+}
+
+TEST_P(AttentionConformanceTest, PrefillAndDecodeAgreeWithinRounding) {
+  for (const DType kv_dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    AttentionKey key = {AttentionMechanism::kAll, AttentionPhase::kPrefill, kv_dtype, 64};
+    const AttentionKernel* prefill = backend_->kernels().Find(key);
+    key.phase = AttentionPhase::kDecode;
+    const AttentionKernel* decode = backend_->kernels().Find(key);
+    ASSERT_NE(prefill, nullptr);
+    ASSERT_NE(decode, nullptr);
+    PagedAttentionCase attention(
+        {.num_heads = 9, .num_kv_heads = 3, .head_dim = 64, .kv_dtype = kv_dtype},
+        {{500, 9, 1}, {0, 30, 2}});
+    const std::vector<float> a = attention.Run(*prefill, *backend_).value();
+    const std::vector<float> b = attention.Run(*decode, *backend_).value();
+    const std::vector<double> bound_a =
+        attention.ComputeReference(Bf16Products(prefill->key())).bound;
+    const std::vector<double> bound_b = attention.ComputeReference(false).bound;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      ASSERT_NEAR(a[i], b[i], bound_a[i] + bound_b[i]) << i;
+    }
+  }
+}
+
+TEST_P(AttentionConformanceTest, ThreadsDoNotChangeABit) {
+  const std::unique_ptr<Backend> other = MakeBackend(GetParam().isa, GetParam().full_precision, 5);
+  for (std::size_t row = 0; row < backend_->kernels().rows().size(); ++row) {
+    const AttentionKernel& kernel = *backend_->kernels().rows()[row];
+    PagedAttentionCase attention(
+        {.num_heads = 6, .num_kv_heads = 2, .head_dim = 64, .kv_dtype = kernel.key().kv_dtype},
+        {{900, 4, 1}, {0, 70, 2}});
+    EXPECT_EQ(attention.Run(kernel, *backend_).value(),
+              attention.Run(*other->kernels().rows()[row], *other).value());
+  }
+}
+
+std::string NameOf(const testing::TestParamInfo<Conformance>& info) {
+  const char* const names[] = {"Avx2", "Avx512", "Avx512Bf16"};
+  return std::string(names[static_cast<int>(info.param.isa)]) +
+         (info.param.full_precision ? "FullPrecision" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, AttentionConformanceTest,
+                         testing::Values(Conformance{CpuIsa::kAvx2, false},
+                                         Conformance{CpuIsa::kAvx512, false},
+                                         Conformance{CpuIsa::kAvx512Bf16, false},
+                                         Conformance{CpuIsa::kAvx512Bf16, true}),
+                         NameOf);
+
+}  // namespace
+}  // namespace thresher
