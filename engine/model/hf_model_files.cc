@@ -65,7 +65,8 @@ class HuggingFaceModelFiles final : public ModelFiles {
       return absl::NotFoundError(
           absl::StrCat(path_, ": has neither tokenizer.json nor tokenizer.model"));
     }
-    return CheckTokenizer(TokenizerFromSentencePiece(*model), config_.vocab_size, model_path);
+    return CheckTokenizer(TokenizerFromSentencePiece(*model, tokenizer_config_), config_.vocab_size,
+                          model_path);
   }
 
   std::string display_name() const override {
