@@ -28,6 +28,8 @@ class BlockPool final {
   int references(BlockId block) const { return entries_[IndexOf(block)].references; }
   bool is_cached(BlockId block) const { return entries_[IndexOf(block)].references == kCached; }
 
+  BlockId oldest_cached() const { return BlockId{oldest_}; }
+
   // A free block with one reference, or kNoBlock if none is free.
   BlockId TakeFree();
   // The block that has been cached longest, with one reference, or kNoBlock if none is cached. The

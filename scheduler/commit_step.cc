@@ -40,7 +40,7 @@ void Scheduler::State::CommitSequence(const InFlightSequence& entry,
     return;
   }
   // A decode's input is the token sampled last: the plan before has committed.
-  if (!entry.prefill) blocks.WriteToken(row, sequence.committed_length, sequence.last_token);
+  if (!entry.prefill) blocks.WriteToken(row, sequence.last_token);
   sequence.committed_length += entry.query_length;
   if (blocks.HasUnregistered(row)) blocks.RegisterFull(row, requests[sequence.request]);
   if (entry.prefill) {

@@ -38,7 +38,8 @@ constexpr int kProbesPerBlock = 4;
 PrefixCache::PrefixCache(const PrefixCacheOptions& options, BlockPool& pool, BlockTokens& tokens)
     : options_(options), pool_(pool), tokens_(tokens), entries_(pool.num_blocks()) {
   if (!options_.enabled) return;
-  buckets_.assign(std::bit_ceil(static_cast<unsigned>(pool.num_blocks())), -1);
+  // Twice the blocks or more: most buckets hold one entry or none.
+  buckets_.assign(2 * std::bit_ceil(static_cast<std::size_t>(pool.num_blocks())), -1);
   path_.resize(options.max_chain_blocks);
   best_.resize(options.max_chain_blocks);
   tried_.resize(options.max_chain_blocks + 1);
@@ -150,6 +151,10 @@ BlockId PrefixCache::Allocate() {
   RequireInvariant(block != kNoBlock, "a block was promised and none is available",
                    pool_.num_owned(), pool_.num_blocks());
   Forget(block);
+  // A chunk evicts several in a row; the next one's entry comes from memory meanwhile.
+  if (pool_.oldest_cached() != kNoBlock) {
+    __builtin_prefetch(&entries_[IndexOf(pool_.oldest_cached())]);
+  }
   return block;
 }
 

@@ -60,7 +60,8 @@ class PrefixCache final {
   absl::Status CheckInvariants() const;
 
  private:
-  struct Entry {
+  // One cache line: blocks come back in no order, so every entry met is a miss.
+  struct alignas(64) Entry {
     ChainNode parent{};
     ChainNode node{};
     std::uint64_t salt = 0;

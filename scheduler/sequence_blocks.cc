@@ -66,11 +66,6 @@ void SequenceBlocks::Grow(int row, int num_blocks) {
   }
 }
 
-void SequenceBlocks::WriteToken(int row, int position, TokenId token) {
-  tokens_.of(sequences_.block_table(row)[position >> block_shift_])[position & (block_size_ - 1)] =
-      token;
-}
-
 TokenId SequenceBlocks::ReadToken(int row, int position) const {
   return tokens_.of(sequences_.blocks(row)[position >> block_shift_])[position & (block_size_ - 1)];
 }

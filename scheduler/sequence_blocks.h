@@ -57,8 +57,16 @@ class SequenceBlocks final {
   // Takes blocks until the row holds `num_blocks`: from its promise, its reserve, then the room to
   // grow, which the caller has checked.
   void Grow(int row, int num_blocks);
-  // Notes a generated token whose K and V a commit has made real.
-  void WriteToken(int row, int position, TokenId token);
+  // Notes the generated token at committed_length, whose K and V a commit has made real. Most calls
+  // stay within one block, so that the block table is not even read.
+  void WriteToken(int row, TokenId token) {
+    Sequence& sequence = sequences_[row];
+    const int offset = sequence.committed_length & (block_size_ - 1);
+    if (offset == 0 || sequence.committed_length == sequence.num_known) {
+      sequence.write_block = sequences_.blocks(row)[sequence.committed_length >> block_shift_];
+    }
+    tokens_.of(sequence.write_block)[offset] = token;
+  }
   TokenId ReadToken(int row, int position) const;
   bool HasUnregistered(int row) const {
     const Sequence& sequence = sequences_[row];

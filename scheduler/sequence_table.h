@@ -20,7 +20,8 @@ enum class SequenceStage : std::uint8_t {
   kEnded,       // in a plan in flight, then gone; its samples are ignored
 };
 
-struct Sequence {
+// What every step touches fills the first cache line.
+struct alignas(64) Sequence {
   RequestId id{};
   ChainNode chain = kChainRoot;  // of the full blocks registered so far
   int context_length = 0;        // tokens computed or under way
@@ -31,16 +32,18 @@ struct Sequence {
   int num_known = 0;  // tokens in Request::known; later ones stand in the blocks
   int num_blocks = 0;
   int num_registered_blocks = 0;
-  // Blocks still promised: those that it certainly needs, and a reserve beyond, see SequenceBlocks.
-  int promised_blocks = 0;
-  int reserved_blocks = 0;
-  int release_estimate = 0;  // blocks that become available when it is released
-  TokenId last_token = 0;    // sampled last among committed plans
+  TokenId last_token = 0;  // sampled last among committed plans
+  BlockId write_block{};   // holds the generated token at committed_length - 1, if there is one
   int request = kNoRequest;
   SequenceStage stage = SequenceStage::kUnused;
   bool preemptible = false;
   std::uint8_t num_plans = 0;            // in flight that name it
   std::uint8_t num_pending_samples = 0;  // of them
+
+  // Blocks still promised: those that it certainly needs, and a reserve beyond, see SequenceBlocks.
+  int promised_blocks = 0;
+  int reserved_blocks = 0;
+  int release_estimate = 0;  // blocks that become available when it is released
   static constexpr int kNoRequest = -1;
 
   // Everything known at admission is under way; what follows are sampled tokens, one a step.

@@ -73,7 +73,12 @@ TEST(SchedulerSimulation, HoldsItsPromisesInEveryTrace) {
   EXPECT_GT(total.num_queue_full, 100 / kShare);
   EXPECT_GT(total.num_preemptions, 100 / kShare);
   EXPECT_GT(total.prefix_hit_tokens, 10000 / kShare);
-  std::printf("%lld steps, %lld finished, %lld cancelled, %lld refused, %lld full, %lld preempted, %lld hit, longest wait %d\n", (long long)total.num_steps,(long long)total.num_finished,(long long)total.num_cancelled,(long long)total.num_refused,(long long)total.num_queue_full,(long long)total.num_preemptions,(long long)total.prefix_hit_tokens, longest);
+  std::printf(
+      "%lld steps, %lld finished, %lld cancelled, %lld refused, %lld full, %lld preempted, %lld "
+      "hit, longest wait %d\n",
+      (long long)total.num_steps, (long long)total.num_finished, (long long)total.num_cancelled,
+      (long long)total.num_refused, (long long)total.num_queue_full,
+      (long long)total.num_preemptions, (long long)total.prefix_hit_tokens, longest);
   RecordProperty("steps", static_cast<int>(total.num_steps));
   RecordProperty("finished", static_cast<int>(total.num_finished));
   RecordProperty("preemptions", static_cast<int>(total.num_preemptions));
