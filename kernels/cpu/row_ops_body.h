@@ -92,8 +92,9 @@ void AddRmsNormRow(const float* x, float* residual, const float* weight, float e
 
 template <typename V>
 inline typename V::F Silu(typename V::F x) {
-  // −x above 88 clamps, where silu is below 1e-36 either way.
-  return V::Div(x, V::Add(V::Set(1.0f), Exp<V>(V::Sub(V::Zero(), x))));
+  // Exp clamps above 88; below −88 silu is less than 1e-36 in size and taken as 0.
+  const typename V::F y = V::Div(x, V::Add(V::Set(1.0f), Exp<V>(V::Sub(V::Zero(), x))));
+  return V::ZeroWhere(V::Less(x, V::Set(-88.0f)), y);
 }
 
 template <typename V, DType kOut>

