@@ -1,0 +1,27 @@
+// Runs a model over a sequence on one or more ranks, each a thread with a backend of its own.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/model/causal_lm.h"
+#include "engine/model/model_files.h"
+
+namespace thresher::testing {
+
+struct ModelRunOptions {
+  int num_ranks = 1;
+  bool full_precision = true;
+  DType kv_dtype = DType::kF32;
+  int chunk = 1 << 20;  // rows of a step at most
+};
+
+// Logits [token_ids.size(), vocab_size] of every position, for each rank. The first error of any
+// rank.
+absl::StatusOr<std::vector<std::vector<float>>> RunModel(const ModelFiles& files,
+                                                         std::span<const TokenId> token_ids,
+                                                         const ModelRunOptions& options);
+
+}  // namespace thresher::testing
