@@ -42,7 +42,8 @@ absl::Status CpuTransformerOps::Reserve(std::int64_t max_rows) {
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> CpuTransformerOps::PackWeight(
     std::span<const WeightSource> parts) {
-  absl::StatusOr<std::unique_ptr<CpuWeight>> weight = PackCpuWeight(parts, gemm_options_, team_);
+  absl::StatusOr<std::unique_ptr<CpuWeight>> weight =
+      PackCpuWeight(parts, gemm_options_, weight_arena_, team_);
   if (!weight.ok()) return weight.status();
   max_cols_ = std::max(max_cols_, (*weight)->cols());
   return std::unique_ptr<PackedWeight>(*std::move(weight));

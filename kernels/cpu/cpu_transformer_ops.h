@@ -48,6 +48,7 @@ class CpuTransformerOps final : public TransformerOps {
   CpuGemmOptions gemm_options_;
   ThreadTeam& team_;
   const RowOps& row_ops_;
+  WeightArena weight_arena_;
   GemmScratch gemm_scratch_;
   std::int64_t max_cols_ = 0;              // widest weight packed so far
   std::vector<SamplingScratch> sampling_;  // one a thread

@@ -78,7 +78,7 @@ std::int64_t CpuWeight::BytesRead(std::int64_t num_rows) const {
 
 absl::StatusOr<std::unique_ptr<CpuWeight>> PackCpuWeight(std::span<const WeightSource> parts,
                                                          const CpuGemmOptions& options,
-                                                         ThreadTeam& team) {
+                                                         WeightArena& arena, ThreadTeam& team) {
   absl::StatusOr<std::vector<WeightRows>> checked = CheckParts(parts);
   if (!checked.ok()) return checked.status();
   auto forms = std::make_unique<CpuWeight::Forms>();
@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> PackCpuWeight(std::span<const WeightS
   for (const WeightRows& part : *checked) forms->rows += part.rows();
   if (UsesOneDnn(options)) {
     absl::StatusOr<std::unique_ptr<OneDnnWeight>> onednn =
-        OneDnnWeight::Pack(*checked, forms->bf16_input, team);
+        OneDnnWeight::Pack(*checked, forms->bf16_input, arena, team);
     if (!onednn.ok()) return onednn.status();
     forms->onednn = *std::move(onednn);
   }
@@ -95,7 +95,8 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> PackCpuWeight(std::span<const WeightS
   if (forms->onednn == nullptr || smaller) {
     std::int64_t first_row = 0;
     for (const WeightRows& part : *checked) {
-      absl::StatusOr<Panel> panel = Panel::Pack(part, PlainForm(part, forms->bf16_input), team);
+      absl::StatusOr<Panel> panel =
+          Panel::Pack(part, PlainForm(part, forms->bf16_input), arena, team);
       if (!panel.ok()) return panel.status();
       forms->panels.push_back({first_row, *std::move(panel)});
       first_row += part.rows();

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/weight_arena.h"
 #include "kernels/device/dtype.h"
 #include "kernels/device/tensor_view.h"
 #include "kernels/ops/packed_weight.h"
@@ -59,12 +60,13 @@ class CpuWeight final : public PackedWeight {
 };
 
 // Packs the parts, stacked along the output rows. The bytes may be unmapped afterwards.
+// The packed weight may outlive the arena.
 // InvalidArgument, naming the part and the value, if a part has no bytes, a shape that is not
 // positive or not whole blocks, a row or column out of range, or other columns than the first part;
 // ResourceExhausted if the memory cannot be had.
 absl::StatusOr<std::unique_ptr<CpuWeight>> PackCpuWeight(std::span<const WeightSource> parts,
                                                          const CpuGemmOptions& options,
-                                                         ThreadTeam& team);
+                                                         WeightArena& arena, ThreadTeam& team);
 
 // A table that reads source.bytes at each look-up: they must outlive it. row_order is copied.
 // Errors as PackCpuWeight.

@@ -88,7 +88,7 @@ bool OneDnnMultipliesBf16() {
 
 struct OneDnnWeight::Layout {
   memory::desc desc;  // [cols, rows]
-  AlignedBuffer bytes;
+  std::shared_ptr<std::byte> bytes;
 };
 
 OneDnnWeight::OneDnnWeight(std::unique_ptr<Layout> layout) : layout_(std::move(layout)) {}
@@ -99,7 +99,8 @@ std::int64_t OneDnnWeight::num_bytes() const {
 }
 
 absl::StatusOr<std::unique_ptr<OneDnnWeight>> OneDnnWeight::Pack(std::span<const WeightRows> parts,
-                                                                 bool bf16, ThreadTeam& team) {
+                                                                 bool bf16, WeightArena& arena,
+                                                                 ThreadTeam& team) {
   const std::int64_t cols = parts.front().cols();
   std::int64_t rows = 0;
   for (const WeightRows& part : parts) rows += part.rows();
@@ -112,8 +113,8 @@ absl::StatusOr<std::unique_ptr<OneDnnWeight>> OneDnnWeight::Pack(std::span<const
     const dnnl::engine engine = CpuEngine();
     const memory::desc any({cols, rows}, type, memory::format_tag::any);
     layout->desc = Describe(engine, kLayoutRows, any, false).weights_desc();
-    absl::StatusOr<AlignedBuffer> bytes =
-        AllocateAligned(static_cast<std::int64_t>(layout->desc.get_size()));
+    absl::StatusOr<std::shared_ptr<std::byte>> bytes =
+        arena.Allocate(static_cast<std::int64_t>(layout->desc.get_size()));
     if (!bytes.ok()) return bytes.status();
     layout->bytes = *std::move(bytes);
     memory from({{cols, rows}, type, memory::format_tag::ba}, engine, dense->get());
@@ -214,7 +215,7 @@ bool OneDnnMultipliesF32() { return false; }
 bool OneDnnMultipliesBf16() { return false; }
 
 absl::StatusOr<std::unique_ptr<OneDnnWeight>> OneDnnWeight::Pack(std::span<const WeightRows>, bool,
-                                                                 ThreadTeam&) {
+                                                                 WeightArena&, ThreadTeam&) {
   return absl::UnimplementedError("this build has no oneDNN");
 }
 OneDnnWeight::~OneDnnWeight() = default;

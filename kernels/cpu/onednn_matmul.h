@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/weight_arena.h"
 #include "kernels/cpu/weight_rows.h"
 
 namespace thresher {
@@ -24,7 +25,8 @@ class OneDnnWeight final {
   // Stacks the parts. bf16 weights are rounded to nearest; they take bf16 input, f32 weights f32.
   // Internal, with oneDNN's message, if it refuses; ResourceExhausted for want of memory.
   static absl::StatusOr<std::unique_ptr<OneDnnWeight>> Pack(std::span<const WeightRows> parts,
-                                                            bool bf16, ThreadTeam& team);
+                                                            bool bf16, WeightArena& arena,
+                                                            ThreadTeam& team);
   ~OneDnnWeight();
 
   std::int64_t num_bytes() const;

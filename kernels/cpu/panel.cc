@@ -119,13 +119,14 @@ void PackTiles(const WeightRows& rows, const PanelView& view, std::byte* tiles, 
 
 }  // namespace
 
-absl::StatusOr<Panel> Panel::Pack(const WeightRows& rows, PanelForm plain, ThreadTeam& team) {
+absl::StatusOr<Panel> Panel::Pack(const WeightRows& rows, PanelForm plain, WeightArena& arena,
+                                  ThreadTeam& team) {
   PanelView view = rows.whole_groups() ? LayOutIntegers(rows.cols(), rows.groups())
                                        : LayOutPlain(rows.cols(), plain);
   view.rows = rows.rows();
   view.cols = rows.cols();
   const std::int64_t num_tiles = (view.rows + kTileRows - 1) / kTileRows;
-  absl::StatusOr<AlignedBuffer> tiles = AllocateAligned(num_tiles * view.tile_bytes);
+  absl::StatusOr<std::shared_ptr<std::byte>> tiles = arena.Allocate(num_tiles * view.tile_bytes);
   if (!tiles.ok()) return tiles.status();
   view.tiles = tiles->get();
   team.ParallelRanges(num_tiles, view.cols * kTileRows,
@@ -135,6 +136,7 @@ absl::StatusOr<Panel> Panel::Pack(const WeightRows& rows, PanelForm plain, Threa
   return Panel(view, *std::move(tiles));
 }
 
-Panel::Panel(const PanelView& view, AlignedBuffer tiles) : view_(view), tiles_(std::move(tiles)) {}
+Panel::Panel(const PanelView& view, std::shared_ptr<std::byte> tiles)
+    : view_(view), tiles_(std::move(tiles)) {}
 
 }  // namespace thresher

@@ -12,7 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/panel_loads_avx512.h"
 #include "kernels/cpu/panel_view.h"
+#include "kernels/cpu/unpack_bf16.h"
 
 namespace thresher {
 namespace {
@@ -29,15 +31,6 @@ __m512 LoadFirst(const float* at, std::int64_t count) {
 void StoreFirst(float* at, __m512 value, std::int64_t count) {
   if (count >= kTileRows) return _mm512_storeu_ps(at, value);
   _mm512_mask_storeu_ps(at, static_cast<__mmask16>((1u << count) - 1u), value);
-}
-
-// Scales or minima of one group of a tile.
-__m512 LoadScales(const PanelView& panel, const std::byte* first, std::int64_t group) {
-  if (panel.half_scales) {
-    const std::byte* at = first + group * kTileRows * 2;
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-  }
-  return _mm512_loadu_ps(first + group * kTileRows * 4);
 }
 
 // Two neighbouring columns of x, or one and a zero, in every lane.
@@ -62,15 +55,10 @@ __m512i JoinExact(__m512 low, __m512 high) {
                                    _mm512_castps_si512(high));
 }
 
-__m512 Int8ToFloat(const std::byte* at) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
-}
-
 // A source yields the weights of one tile: kSteps pairs of columns from each Load.
 
 struct Bf16Source {
-  static constexpr int kSteps = 1;
+  static constexpr int kSteps = 1, kColumnBytes = 32;
   const std::byte* values;
 
   Bf16Source() = default;
@@ -80,20 +68,20 @@ struct Bf16Source {
 };
 
 struct Int8Source {
-  static constexpr int kSteps = 1;
+  static constexpr int kSteps = 2, kColumnBytes = 16;
   const std::byte* values;
 
   Int8Source() = default;
   Int8Source(const PanelView& panel, const std::byte* tile) : values(tile + panel.values_at) {}
-  __m512i Load(std::int64_t col) const {
-    const std::byte* at = values + col * kTileRows;
-    return JoinExact(Int8ToFloat(at), Int8ToFloat(at + kTileRows));
+  const std::byte* Load(std::int64_t col) const { return values + col * kTileRows; }
+  __m512i Pair(const std::byte* at, int step) const {
+    const std::byte* even = at + 2 * step * kTileRows;
+    return JoinExact(Int8ToFloat(even), Int8ToFloat(even + kTileRows));
   }
-  __m512i Pair(__m512i raw, int) const { return raw; }
 };
 
 struct Int4Source {
-  static constexpr int kSteps = 4;
+  static constexpr int kSteps = 4, kColumnBytes = 8;
   const std::byte* values;
   // The value of each nibble in bf16, twice: the look-up reads five bits, and the fifth belongs to
   // the next nibble.
@@ -117,14 +105,26 @@ struct Int4Source {
   }
 };
 
+// A line is fetched from memory into the second-level cache one block of tiles ahead, and into the
+// first shortly before use. Fetching from memory straight into the first is slower by a third: it
+// has few places for lines on their way.
+[[gnu::always_inline]] inline void Prefetch(const std::byte* line, std::int64_t ahead) {
+  constexpr std::int64_t kNearBytes = 1024;
+  _mm_prefetch(line + ahead, _MM_HINT_T1);
+  _mm_prefetch(line + kNearBytes, _MM_HINT_T0);
+}
+
 // sums[m][n] += x[m][col …] · weights of tile n, over kSteps pairs of columns.
 template <class Source, int MR, int NT>
 [[gnu::always_inline]] inline void AddChunk(const Source (&sources)[NT], const std::uint16_t* x,
                                             std::int64_t x_stride, std::int64_t col,
-                                            __m512 (&sums)[MR][NT]) {
-  __m512i raw[NT];
+                                            std::int64_t ahead, __m512 (&sums)[MR][NT]) {
+  decltype(sources[0].Load(0)) raw[NT];
 #pragma GCC unroll 8
-  for (int n = 0; n < NT; ++n) raw[n] = sources[n].Load(col);
+  for (int n = 0; n < NT; ++n) {
+    raw[n] = sources[n].Load(col);
+    Prefetch(sources[n].values + col * Source::kColumnBytes, ahead);
+  }
 #pragma GCC unroll 8
   for (int step = 0; step < Source::kSteps; ++step) {
     __m512bh weights[NT];
@@ -171,7 +171,7 @@ template <int MR, int NT>
 // Integers: tiles [first, first + NT), MR rows of input.
 template <class Source, int MR, int NT, int kGroup>
 void RunIntegers(const PanelView& panel, const PanelProduct& product, std::int64_t first,
-                 std::int64_t row) {
+                 std::int64_t row, std::int64_t ahead) {
   const std::uint16_t* x = static_cast<const std::uint16_t*>(product.x) + row * product.x_stride;
   const std::int64_t num_groups = panel.cols / kGroup;
   const float* group_sums = product.group_sums + row * num_groups;
@@ -189,7 +189,7 @@ void RunIntegers(const PanelView& panel, const PanelProduct& product, std::int64
     Clear(dots);
 #pragma GCC unroll 1
     for (int col = 0; col < kGroup; col += 2 * Source::kSteps) {
-      AddChunk(sources, x, product.x_stride, group * kGroup + col, dots);
+      AddChunk(sources, x, product.x_stride, group * kGroup + col, ahead, dots);
     }
 #pragma GCC unroll 8
     for (int n = 0; n < NT; ++n) {
@@ -213,7 +213,8 @@ void RunIntegers(const PanelView& panel, const PanelProduct& product, std::int64
 
 // Plain bf16: tiles [first, first + NT) of the strip, MR rows of input.
 template <int MR, int NT>
-void RunStrip(const StripProduct& product, std::int64_t first, std::int64_t row) {
+void RunStrip(const StripProduct& product, std::int64_t first, std::int64_t row,
+              std::int64_t ahead) {
   const std::uint16_t* x = static_cast<const std::uint16_t*>(product.x) + row * product.x_stride;
   float* out = product.out + row * product.out_stride + first * kTileRows;
   const std::int64_t rows = product.rows - first * kTileRows;
@@ -233,7 +234,7 @@ void RunStrip(const StripProduct& product, std::int64_t first, std::int64_t row)
   }
   const std::int64_t pairs_end = product.cols / 2 * 2;
   for (std::int64_t col = 0; col < pairs_end; col += 2) {
-    AddChunk(sources, x, product.x_stride, col, sums);
+    AddChunk(sources, x, product.x_stride, col, ahead, sums);
   }
   if (pairs_end < product.cols) {
     for (int n = 0; n < NT; ++n) {
@@ -258,7 +259,8 @@ void WithRows(std::int64_t count, const Block& block) {
 }
 
 // Calls `block` with rows and tiles as constants, for tiles [begin, end), at most NT at once, and
-// for all rows of input, at most MR at once and as equal as they can be.
+// for all rows of input, at most MR at once and as equal as they can be. Its last argument is the
+// tiles from which the first of these calls fetches ahead, 0 at the end.
 template <int MR, int NT, class Block>
 void ForBlocks(std::int64_t num_rows, std::int64_t begin, std::int64_t end, const Block& block) {
   const std::int64_t pieces = (num_rows + MR - 1) / MR;
@@ -266,8 +268,9 @@ void ForBlocks(std::int64_t num_rows, std::int64_t begin, std::int64_t end, cons
   for (; first + NT <= end; first += NT) {
     for (std::int64_t i = 0; i < pieces; ++i) {
       const std::int64_t row = num_rows * i / pieces;
+      const std::int64_t ahead = i == 0 && first + NT < end ? NT : 0;
       WithRows<MR>(num_rows * (i + 1) / pieces - row,
-                   [&]<int kRows>() { block.template operator()<kRows, NT>(first, row); });
+                   [&]<int kRows>() { block.template operator()<kRows, NT>(first, row, ahead); });
     }
   }
   if constexpr (NT > 1) {
@@ -287,17 +290,19 @@ template <class Source, int kGroup>
 void MultiplyIntegers(const PanelView& panel, const PanelProduct& product, std::int64_t begin,
                       std::int64_t end) {
   ForFewRows(product.num_rows, begin, end,
-             [&]<int MR, int NT>(std::int64_t first, std::int64_t row) {
-               RunIntegers<Source, MR, NT, kGroup>(panel, product, first, row);
+             [&]<int MR, int NT>(std::int64_t first, std::int64_t row, std::int64_t ahead) {
+               RunIntegers<Source, MR, NT, kGroup>(panel, product, first, row,
+                                                   ahead * panel.tile_bytes);
              });
 }
 
 void MultiplyStrip(const StripProduct& product) {
   const std::int64_t tiles = (product.rows + kTileRows - 1) / kTileRows;
-  ForBlocks<kMaxRows, kStripTiles>(product.num_rows, 0, tiles,
-                                   [&]<int MR, int NT>(std::int64_t first, std::int64_t row) {
-                                     RunStrip<MR, NT>(product, first, row);
-                                   });
+  ForBlocks<kMaxRows, kStripTiles>(
+      product.num_rows, 0, tiles,
+      [&]<int MR, int NT>(std::int64_t first, std::int64_t row, std::int64_t ahead) {
+        RunStrip<MR, NT>(product, first, row, ahead * product.tile_bytes);
+      });
 }
 
 void MultiplyBf16(const PanelView& panel, const PanelProduct& product, std::int64_t begin,
@@ -329,63 +334,15 @@ void Multiply(const PanelView& panel, const PanelProduct& product, std::int64_t 
   }
 }
 
-// The integers of one column, in f32.
-__m512 Column(const PanelView& panel, const std::byte* values, std::int64_t col) {
-  if (panel.form == PanelForm::kInt8) return Int8ToFloat(values + col * kTileRows);
-  const __m512i dwords = _mm512_loadu_si512(values + col / 8 * kTileRows * 4);
-  const int nibble = static_cast<int>(col % 8 / 2 + col % 2 * 4);
-  const __m512i low = _mm512_and_si512(_mm512_srlv_epi32(dwords, _mm512_set1_epi32(4 * nibble)),
-                                       _mm512_set1_epi32(15));
-  return _mm512_cvtepi32_ps(_mm512_add_epi32(low, _mm512_set1_epi32(panel.lowest)));
-}
-
-void Unpack(const PanelView& panel, std::int64_t tile_index, std::int64_t col_begin,
-            std::int64_t col_end, std::byte* strip) {
-  const std::byte* tile = panel.tiles + tile_index * panel.tile_bytes;
-  const std::byte* values = tile + panel.values_at;
-  if (panel.form == PanelForm::kBf16) {
-    const std::int64_t pair_bytes = kTileRows * 4;
-    __builtin_memcpy(strip, values + col_begin / 2 * pair_bytes,
-                     static_cast<std::size_t>((col_end - col_begin + 1) / 2 * pair_bytes));
-    return;
-  }
-  const __m512i interleave =
-      _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                       21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  for (std::int64_t col = col_begin; col < col_end; col += 2) {
-    const std::int64_t group = col / panel.group;
-    const __m512 scale = LoadScales(panel, tile, group);
-    const __m512 minimum =
-        panel.has_minima ? LoadScales(panel, tile + panel.minima_at, group) : _mm512_setzero_ps();
-    const __m512 even = _mm512_fmadd_ps(Column(panel, values, col), scale, minimum);
-    const __m512 odd = _mm512_fmadd_ps(Column(panel, values, col + 1), scale, minimum);
-    const __m512i halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
-    _mm512_storeu_si512(strip + (col - col_begin) * kTileRows * 2,
-                        _mm512_permutexvar_epi16(interleave, halves));
-  }
-}
-
-void SumGroups(const void* x, std::int64_t num_rows, std::int64_t cols, int group, float* sums) {
-  const auto* values = static_cast<const std::uint16_t*>(x);
-  const __m512bh ones = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f80));
-  const auto mask = static_cast<__mmask32>(group == 32 ? 0xffffffffu : (1u << group) - 1u);
-  const std::int64_t count = num_rows * cols / group;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const __m512i numbers = _mm512_maskz_loadu_epi16(mask, values + i * group);
-    sums[i] = _mm512_reduce_add_ps(
-        _mm512_dpbf16_ps(_mm512_setzero_ps(), reinterpret_cast<__m512bh>(numbers), ones));
-  }
-}
-
 }  // namespace
 
 PanelKernels PanelKernelsAvx512Bf16() {
   return {.bf16_input = true,
           .strip_tiles = kStripTiles,
           .multiply = Multiply,
-          .unpack = Unpack,
+          .unpack = UnpackTileBf16,
           .multiply_strip = MultiplyStrip,
-          .sum_groups = SumGroups};
+          .sum_groups = SumGroupsBf16};
 }
 
 }  // namespace thresher

@@ -56,7 +56,7 @@ GemmProduct::GemmProduct(std::span<const WeightSource> parts, const CpuGemmOptio
                          int num_threads)
     : team_(num_threads), scratch_(options, num_threads) {
   team_.BindCaller();
-  absl::StatusOr<std::unique_ptr<CpuWeight>> weight = PackCpuWeight(parts, options, team_);
+  absl::StatusOr<std::unique_ptr<CpuWeight>> weight = PackCpuWeight(parts, options, arena_, team_);
   AbortUnless(weight.status());
   weight_ = *std::move(weight);
   AbortUnless(scratch_.Reserve(1024, weight_->cols()));

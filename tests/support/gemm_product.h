@@ -47,6 +47,7 @@ class GemmProduct final {
 
  private:
   ThreadTeam team_;
+  WeightArena arena_;
   GemmScratch scratch_;
   std::unique_ptr<CpuWeight> weight_;
 };
