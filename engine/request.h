@@ -18,17 +18,18 @@ namespace thresher {
 
 // Ranges are checked at Submit, which names the field as the wire does (see request_error.h).
 struct SamplingParams {
-  double temperature = 1;                             // 0 … 2
-  double top_p = 1;                                   // (0, 1]
-  int top_k = 0;                                      // 0 or -1: off
-  double min_p = 0;                                   // [0, 1]
-  double repetition_penalty = 1;                      // (0, 10]
-  double presence_penalty = 0;                        // −2 … 2
-  double frequency_penalty = 0;                       // −2 … 2
-  std::optional<std::uint64_t> seed;                  // drawn at submit when absent
-  std::vector<std::pair<TokenId, float>> logit_bias;  // −100 … 100, ids below the vocabulary size
-  std::optional<int> logprobs;                        // top log-probabilities per token, 0 … 20
-  std::optional<int> prompt_logprobs;  // likewise, for every prompt token but the first
+  double temperature = 1;                  // 0 … 2
+  double top_p = 1;                        // (0, 1]
+  int top_k = 0;                           // 0 or -1: off
+  double min_p = 0;                        // [0, 1]
+  double repetition_penalty = 1;           // (0, 10]
+  double presence_penalty = 0;             // −2 … 2
+  double frequency_penalty = 0;            // −2 … 2
+  std::optional<std::uint64_t> seed = {};  // drawn at submit when absent
+  // −100 … 100, ids below the vocabulary size.
+  std::vector<std::pair<TokenId, float>> logit_bias = {};
+  std::optional<int> logprobs = {};         // top log-probabilities per token, 0 … 20
+  std::optional<int> prompt_logprobs = {};  // likewise, for every prompt token but the first
 };
 
 // The model's generation defaults have been applied by the caller.

@@ -234,8 +234,10 @@ TEST(EngineLoop, AFailedStepFailsEveryOpenRequestAndTheEngine) {
   options.runner.failing_step = 6;
   options.scheduler.max_running = 2;
   FakeEngine fake(options, &observer);
+  fake.runner->Hold();
   std::vector<std::unique_ptr<RequestHandle>> handles;
   for (int i = 0; i < 4; ++i) handles.push_back(MustSubmit(*fake.engine, Request(10, 400)));
+  fake.runner->Release();
   for (const auto& handle : handles) {
     const TokenEvent last = LastOf(ReadAll(*handle), 0);
     EXPECT_EQ(last.finish, FinishReason::kError);

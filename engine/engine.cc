@@ -1,0 +1,93 @@
+// From options to a running engine: opens the model, sizes the cache, loads the ranks.
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/engine_parts.h"
+#include "engine/runner/parallel_runner.h"
+
+namespace thresher {
+namespace {
+
+absl::Status FlagError(const char* flag, std::int64_t value, const std::string& allowed) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; it must be ", allowed));
+}
+
+// The text of a token, as a chat template's variable.
+std::string TextOf(const Tokenizer& tokenizer, std::optional<TokenId> id) {
+  return id.has_value() ? std::string(tokenizer.TokenBytes(*id)) : std::string();
+}
+
+absl::StatusOr<int> ChooseMaxModelLen(const EngineOptions& options, const ModelConfig& config,
+                                      std::int64_t cache_tokens) {
+  const int limit = static_cast<int>(std::min<std::int64_t>(config.max_position, cache_tokens));
+  if (options.max_model_len <= limit) {
+    return options.max_model_len == 0 ? limit : options.max_model_len;
+  }
+  if (options.max_model_len > config.max_position) {
+    return FlagError("--max-model-len", options.max_model_len,
+                     absl::StrCat("at most ", config.max_position, ", the model's own"));
+  }
+  return FlagError("--max-model-len", options.max_model_len,
+                   absl::StrCat("at most ", cache_tokens, ", what --kv-cache-tokens holds"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
+                                                       EngineObserver* observer,
+                                                       const LoadProgress& progress) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(options.model_path);
+  if (!files.ok()) return files.status();
+
+  EngineParts parts;
+  parts.model_config = (*files)->config();
+  parts.generation_defaults = (*files)->generation_defaults();
+  parts.stream_capacity = options.stream_capacity;
+  parts.stalled_reader_timeout = options.stalled_reader_timeout;
+  parts.seed = std::random_device()();
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = (*files)->LoadTokenizer();
+  if (!tokenizer.ok()) return tokenizer.status();
+  parts.tokenizer = *std::move(tokenizer);
+  if (const std::optional<std::string> source = (*files)->chat_template(); source.has_value()) {
+    const Tokenizer& known = *parts.tokenizer;
+    absl::StatusOr<std::unique_ptr<ChatTemplate>> chat_template =
+        ChatTemplate::Parse(*source, TextOf(known, known.bos()), TextOf(known, known.eos()));
+    if (!chat_template.ok()) return chat_template.status();
+    parts.chat_template = *std::move(chat_template);
+  }
+
+  parts.scheduler = options.scheduler;
+  const int block_size = options.scheduler.block_size;
+  parts.scheduler.num_blocks =
+      static_cast<int>((options.kv_cache_tokens + block_size - 1) / block_size);
+  absl::StatusOr<int> max_model_len =
+      ChooseMaxModelLen(options, parts.model_config,
+                        static_cast<std::int64_t>(parts.scheduler.num_blocks) * block_size);
+  if (!max_model_len.ok()) return max_model_len.status();
+  parts.max_model_len = *max_model_len;
+
+  absl::StatusOr<std::unique_ptr<ModelRunner>> runner =
+      CreateParallelRunner(**files,
+                           {.device = options.device,
+                            .backend = options.backend,
+                            .tensor_parallel = options.tensor_parallel,
+                            .rank = {.num_blocks = parts.scheduler.num_blocks,
+                                     .block_size = block_size,
+                                     .kv_cache_dtype = options.kv_cache_dtype,
+                                     .max_tokens = parts.scheduler.token_budget,
+                                     .max_sequences = parts.scheduler.max_running,
+                                     .max_position = parts.max_model_len}},
+                           progress);
+  if (!runner.ok()) return runner.status();
+  parts.runner = *std::move(runner);
+  parts.model_files = *std::move(files);
+  return CreateEngine(std::move(parts), observer);
+}
+
+}  // namespace thresher

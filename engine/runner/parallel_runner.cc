@@ -1,0 +1,84 @@
+#include "engine/runner/parallel_runner.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/runner/worker_group.h"
+
+namespace thresher {
+namespace {
+
+class ParallelRunner final : public ModelRunner {
+ public:
+  explicit ParallelRunner(int num_ranks)
+      : groups_(CreateInProcessGroup(num_ranks)),
+        backends_(groups_.size()),
+        ranks_(groups_.size()),
+        workers_(num_ranks, [this] { groups_[0]->Abort(); }) {}
+
+  absl::Status Load(const ModelFiles& files, const ParallelRunnerOptions& options,
+                    const LoadProgress& progress) {
+    BackendOptions backend_options = options.backend;
+    const int num_ranks = static_cast<int>(groups_.size());
+    int num_threads = options.backend.num_threads;
+    if (num_threads == 0 && num_ranks > 1) {
+      num_threads = static_cast<int>(std::thread::hardware_concurrency());
+    }
+    if (num_threads > 0) backend_options.num_threads = std::max(1, num_threads / num_ranks);
+    return workers_.Run([&, backend_options](int rank) -> absl::Status {
+      const auto index = static_cast<std::size_t>(rank);
+      // The CPU is one device that the ranks share by threads.
+      const int ordinal = options.device == DeviceKind::kCpu ? 0 : rank;
+      absl::StatusOr<std::unique_ptr<Backend>> backend =
+          CreateBackend(options.device, ordinal, backend_options);
+      if (!backend.ok()) return backend.status();
+      backends_[index] = *std::move(backend);
+      backends_[index]->BindThread();
+      absl::StatusOr<std::unique_ptr<RankRunner>> runner =
+          RankRunner::Create(files, *backends_[index], *groups_[index], options.rank,
+                             rank == 0 ? progress : LoadProgress());
+      if (!runner.ok()) return runner.status();
+      ranks_[index] = *std::move(runner);
+      return absl::OkStatus();
+    });
+  }
+
+  StepTicket Launch(const StepInput& input, StepOutput& output) override {
+    // Two pointers and `this` are more than a std::function holds without allocating.
+    Step& step = steps_[num_launched_++ % 2];
+    step = {&input, &output};
+    return StepTicket{workers_.Post([this, &step](int rank) {
+      return ranks_[static_cast<std::size_t>(rank)]->RunStep(*step.input, *step.output);
+    })};
+  }
+
+  absl::Status Wait(StepTicket ticket) override {
+    return workers_.Wait(static_cast<std::int64_t>(ticket));
+  }
+
+ private:
+  struct Step {
+    const StepInput* input = nullptr;
+    StepOutput* output = nullptr;
+  };
+
+  std::vector<std::unique_ptr<TensorParallelGroup>> groups_;
+  std::vector<std::unique_ptr<Backend>> backends_;
+  std::vector<std::unique_ptr<RankRunner>> ranks_;
+  Step steps_[2];
+  std::int64_t num_launched_ = 0;
+  WorkerGroup workers_;  // last: its threads use the rest
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ModelRunner>> CreateParallelRunner(
+    const ModelFiles& files, const ParallelRunnerOptions& options, const LoadProgress& progress) {
+  auto runner = std::make_unique<ParallelRunner>(options.tensor_parallel);
+  if (absl::Status status = runner->Load(files, options, progress); !status.ok()) return status;
+  return runner;
+}
+
+}  // namespace thresher

@@ -1,0 +1,200 @@
+#include "engine/runner/rank_runner.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace thresher {
+namespace {
+
+// Logits are made for so many rows at a time: enough for the head's GEMM to run at full speed, few
+// enough that a vocabulary of 150,000 costs 40 MB.
+constexpr int kLogitRows = 64;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankRunner>> RankRunner::Create(const ModelFiles& files,
+                                                               Backend& backend,
+                                                               TensorParallelGroup& group,
+                                                               const RankRunnerOptions& options,
+                                                               const LoadProgress& progress) {
+  std::unique_ptr<RankRunner> runner(new RankRunner(backend, group, options));
+  absl::StatusOr<std::unique_ptr<Stream>> stream = backend.device().CreateStream();
+  if (!stream.ok()) return stream.status();
+  runner->stream_ = *std::move(stream);
+
+  absl::StatusOr<std::unique_ptr<CausalLm>> model =
+      LoadCausalLm(files, backend, group,
+                   {.max_tokens = options.max_tokens,
+                    .max_logit_rows = kLogitRows,
+                    .max_position = options.max_position},
+                   progress);
+  if (!model.ok()) return model.status();
+  runner->model_ = *std::move(model);
+  const ModelConfig& config = runner->model_->config();
+
+  absl::StatusOr<std::unique_ptr<KvCachePool>> pool =
+      KvCachePool::Create({.num_layers = config.num_layers,
+                           .num_blocks = options.num_blocks,
+                           .num_kv_heads = runner->model_->num_local_kv_heads(),
+                           .block_size = options.block_size,
+                           .head_dim = config.head_dim,
+                           .dtype = options.kv_cache_dtype},
+                          {}, backend.device());
+  if (!pool.ok()) return pool.status();
+  runner->pool_ = *std::move(pool);
+
+  absl::StatusOr<std::unique_ptr<PagedAttention>> attention =
+      PagedAttention::Create({.num_layers = config.num_layers,
+                              .num_heads = runner->model_->num_local_heads(),
+                              .num_kv_heads = runner->model_->num_local_kv_heads(),
+                              .head_dim = config.head_dim,
+                              .block_size = options.block_size},
+                             {.max_tokens = options.max_tokens,
+                              .max_sequences = options.max_sequences,
+                              .max_sequence_length = options.max_position},
+                             *runner->pool_, backend);
+  if (!attention.ok()) return attention.status();
+  runner->attention_ = *std::move(attention);
+
+  absl::StatusOr<DeviceBuffer> logits = backend.device().Allocate(
+      static_cast<std::size_t>(kLogitRows) * config.vocab_size * SizeOf(DType::kF32));
+  if (!logits.ok()) return logits.status();
+  runner->logits_ = *std::move(logits);
+  return runner;
+}
+
+absl::Status RankRunner::RunStep(const StepInput& input, StepOutput& output) {
+  const StepPlan& plan = input.plan;
+  UpdateSequences(input);
+  LookUpSequences(plan);
+  batch_.Build(plan, last_tokens_);
+  absl::Status status = attention_->Plan(plan, policies_, *stream_);
+  if (status.ok()) status = model_->Forward(batch_.inputs(), *attention_, *stream_);
+  if (status.ok()) status = ScorePrompts(plan, output.prompt_scores);
+  if (status.ok()) status = SampleTokens(plan, output.samples);
+  if (status.ok()) status = stream_->Synchronize();
+  return status;
+}
+
+void RankRunner::UpdateSequences(const StepInput& input) {
+  for (const SequenceStart& start : input.started) {
+    Sequence& sequence = sequences_[start.id];
+    sequence.start = start;
+    const AttentionChoice& choice = start.request->attention;
+    sequence.policies = {.prompt_length = static_cast<int>(start.request->prompt.size()),
+                         .prefill_policy = FindAttentionPolicy(choice.prefill.policy),
+                         .decode_policy = FindAttentionPolicy(choice.decode.policy)};
+    if (is_first_rank()) sequence.sampler.emplace(start);
+  }
+  for (const RequestId id : input.ended) sequences_.erase(id);
+}
+
+void RankRunner::LookUpSequences(const StepPlan& plan) {
+  scheduled_.clear();
+  last_tokens_.clear();
+  policies_.clear();
+  for (const ScheduledSequence& scheduled : plan.sequences) {
+    const auto found = sequences_.find(scheduled.id);
+    assert(found != sequences_.end());
+    scheduled_.push_back(&found->second);
+    last_tokens_.push_back(found->second.last_token);
+    policies_.push_back(found->second.policies);
+  }
+}
+
+TensorView RankRunner::LogitsOf(std::size_t num_rows) const {
+  return TensorView::Of(logits_.get(), DType::kF32, static_cast<std::int64_t>(num_rows),
+                        model_->config().vocab_size);
+}
+
+absl::Status RankRunner::SampleTokens(const StepPlan& plan, std::vector<SampledToken>& samples) {
+  const std::span<const std::int32_t> all_rows = batch_.sample_rows();
+  if (is_first_rank()) {
+    samples.resize(all_rows.size());
+    rows_.clear();
+    for (std::size_t i = 0; i < scheduled_.size(); ++i) {
+      const ScheduledSequence& scheduled = plan.sequences[i];
+      if (!scheduled.samples) continue;
+      rows_.push_back(
+          scheduled_[i]->sampler->RowFor(scheduled.context_length + scheduled.query_length));
+    }
+  }
+  for (std::size_t first = 0; first < all_rows.size(); first += kLogitRows) {
+    const std::size_t count = std::min<std::size_t>(kLogitRows, all_rows.size() - first);
+    const TensorView logits = LogitsOf(count);
+    absl::Status status = model_->ComputeLogits(all_rows.subspan(first, count), logits, *stream_);
+    if (status.ok() && is_first_rank()) {
+      status = backend_.ops().Sample(logits, std::span(rows_).subspan(first, count),
+                                     std::span(samples).subspan(first, count), *stream_);
+    }
+    if (!status.ok()) return status;
+  }
+  if (all_rows.empty()) return absl::OkStatus();
+
+  sampled_tokens_.resize(all_rows.size());
+  if (is_first_rank()) {
+    if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
+    // A row without a finite logit has no token; its request ends, but a step that is planned
+    // already may still run it.
+    std::transform(samples.begin(), samples.end(), sampled_tokens_.begin(),
+                   [](const SampledToken& sample) { return sample.valid ? sample.token : 0; });
+  }
+  if (group_.size() > 1) {
+    absl::Status status =
+        group_.Broadcast(std::as_writable_bytes(std::span(sampled_tokens_)), *stream_);
+    if (!status.ok()) return status;
+  }
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < scheduled_.size(); ++i) {
+    if (!plan.sequences[i].samples) continue;
+    Sequence& sequence = *scheduled_[i];
+    sequence.last_token = sampled_tokens_[next++];
+    if (is_first_rank()) sequence.sampler->Accept(sequence.last_token);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankRunner::ScorePrompts(const StepPlan& plan, std::vector<PromptScore>& scores) {
+  if (is_first_rank()) scores.clear();
+  const std::span<const std::int32_t> row_start = batch_.row_start();
+  for (std::size_t i = 0; i < scheduled_.size(); ++i) {
+    const Sequence& sequence = *scheduled_[i];
+    if (!sequence.start.scores_prompt) continue;
+    const ScheduledSequence& scheduled = plan.sequences[i];
+    const std::vector<TokenId>& prompt = sequence.start.request->prompt;
+    // The row at position p scores the token at p + 1.
+    const int first_target = scheduled.context_length + 1;
+    const int end_target =
+        std::min(first_target + scheduled.query_length, static_cast<int>(prompt.size()));
+    for (int target = first_target; target < end_target;) {
+      const int count = std::min(kLogitRows, end_target - target);
+      score_rows_.clear();
+      for (int j = 0; j < count; ++j) {
+        score_rows_.push_back(row_start[i] + target - first_target + j);
+      }
+      const TensorView logits = LogitsOf(score_rows_.size());
+      absl::Status status = model_->ComputeLogits(score_rows_, logits, *stream_);
+      if (status.ok() && is_first_rank()) {
+        score_targets_.assign(prompt.begin() + target, prompt.begin() + target + count);
+        score_tops_.assign(score_rows_.size(), *sequence.start.request->sampling.prompt_logprobs);
+        slice_scores_.resize(score_rows_.size());
+        status = backend_.ops().ScoreTokens(logits, score_targets_, score_tops_, slice_scores_,
+                                            *stream_);
+        if (status.ok()) status = stream_->Synchronize();
+      }
+      if (!status.ok()) return status;
+      if (is_first_rank()) {
+        for (int j = 0; j < count; ++j) {
+          scores.push_back({static_cast<int>(i), target + j, slice_scores_[j]});
+        }
+      }
+      target += count;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace thresher
