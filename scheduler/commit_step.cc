@@ -62,7 +62,6 @@ void Scheduler::State::CommitSequence(const InFlightSequence& entry,
         --num_preempting;
         queued_prompt_tokens -= request.prompt_length;
       }
-      FreeFollowers(sequence.request);
       requests.Remove(sequence.request);
       EndSequence(row);
       return;

@@ -85,7 +85,12 @@ absl::Status SchedulerSimulation::CheckSequence(const ScheduledSequence& sequenc
     figures_.prefix_hit_tokens += sequence.context_length;
     request.device_length = sequence.context_length;
   }
-  if (sequence.context_length != request.device_length) {
+  const bool continues = sequence.context_length == request.device_length;
+  if (continues && sequence.context_length < request.prompt_length &&
+      sequence.context_length % request.spec.prefill_chunk_multiple != 0) {
+    return Wrong(sequence.id, absl::StrCat("starts a chunk at ", sequence.context_length));
+  }
+  if (!continues) {
     return Wrong(sequence.id, absl::StrCat("continues at ", sequence.context_length, " after ",
                                            request.device_length));
   }

@@ -22,6 +22,20 @@ TEST(Admission, StartsOnlyWhatCanBePromisedToItsEnd) {
   EXPECT_EQ(driver.scheduler().load().num_preemptions, 0);
 }
 
+TEST(Admission, KeepsTheReserveOfARequestWithoutALimitFree) {
+  SchedulerOptions options = SmallOptions();
+  options.num_blocks = 10;
+  options.reserve_tokens = 64;
+  StepDriver driver(options);
+  ASSERT_TRUE(driver.Submit(SpecOf(1, 16, std::nullopt)).ok());  // one block and four in reserve
+  driver.Step();
+  ASSERT_TRUE(driver.Submit(SpecOf(2, 16, 66, 1000)).ok());  // 81 rows: six blocks
+  ASSERT_TRUE(driver.Submit(SpecOf(3, 16, 65, 2000)).ok());  // five
+  driver.Step();
+  EXPECT_FALSE(driver.Entry(2).has_value());
+  EXPECT_TRUE(driver.Entry(3).has_value());
+}
+
 TEST(Admission, CountsSharedBlocksThatSomebodyHoldsAsNotNeeded) {
   SchedulerOptions options = SmallOptions();
   options.num_blocks = 10;

@@ -132,6 +132,7 @@ TEST(PrefixCache, ComparesTokensWhenAllHashesCollide) {
     EXPECT_TRUE(std::ranges::equal(found, chains[i])) << i;
   }
   EXPECT_TRUE(cache.Lookup(Blocks({100, 1000}), dense, 2).empty());
+  EXPECT_TRUE(cache.Lookup(Blocks({1, 1000}), std::vector<SaltSpan>{{0, 1, 1}}, 2).empty());
   EXPECT_TRUE(cache.CheckInvariants().ok());
 }
 

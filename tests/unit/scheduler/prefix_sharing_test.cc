@@ -114,6 +114,15 @@ TEST(PrefixSharing, ADenseTurnNeverHitsRowsThatSparseDecodingWrote) {
   EXPECT_EQ(HitOf(driver, dense), 16);
 }
 
+TEST(PrefixSharing, WhatIsEvictedOfARequestIsItsTail) {
+  SchedulerOptions options = SmallOptions();
+  options.num_blocks = 20;
+  StepDriver driver(options);
+  EXPECT_EQ(HitOf(driver, SpecOf(1, 161, 2)), 0);        // ten blocks stay cached
+  EXPECT_EQ(HitOf(driver, SpecOf(2, 210, 2, 5000)), 0);  // takes all ten others, and four of them
+  EXPECT_EQ(HitOf(driver, SpecOf(3, 161, 2)), 96);
+}
+
 TEST(PrefixSharing, IdleLeavesEveryBlockFreeOrCached) {
   StepDriver driver(SmallOptions());
   for (int id = 0; id < 20; ++id) {

@@ -50,6 +50,18 @@ TEST(ScheduleStep, AFullLoadOfDecodesLeavesRoomForAChunkOf128) {
   EXPECT_EQ(driver.Entry(9)->query_length, 128);
 }
 
+TEST(ScheduleStep, TheOldestPrefillMovesEvenIfHalfTheBudgetDoesNotReachItsBorder) {
+  StepDriver driver(SmallOptions());
+  RequestSpec spec = SpecOf(1, 600, 5);
+  spec.prefill_chunk_multiple = 128;
+  ASSERT_TRUE(driver.Submit(spec).ok());
+  driver.Step();
+  ASSERT_TRUE(driver.Submit(SpecOf(2, 100, 5, 5000)).ok());
+  driver.Step();
+  EXPECT_EQ(driver.Entry(1)->query_length, 128);
+  EXPECT_EQ(driver.Entry(2)->query_length, 8);
+}
+
 TEST(ScheduleStep, ALongPromptLeavesRoomForShortOnes) {
   StepDriver driver(SmallOptions());
   ASSERT_TRUE(driver.Submit(SpecOf(1, 900, 5)).ok());

@@ -106,6 +106,28 @@ TEST(SchedulerSimulation, HoldsItsPromisesWhereBlocksAreShort) {
   EXPECT_GT(total.num_preemptions, 5000 / kShare);
 }
 
+// Each preemption raises the room that a request waits for by the reserve, so that it does not come
+// back only to be preempted again.
+TEST(SchedulerSimulation, AReserveKeepsPreemptedRequestsFromBouncing) {
+  const auto preemptions_with = [](int reserve_tokens) {
+    return RunAll(9000, 30,
+                  [&](std::uint64_t seed) {
+                    SimulationOptions options = TightOptionsOf(seed);
+                    options.scheduler.admission = Admission::kEager;
+                    options.scheduler.reserve_tokens = reserve_tokens;
+                    options.trace.cancel_percent = 0;
+                    return options;
+                  })
+        .num_preemptions;
+  };
+  const std::int64_t bouncing = preemptions_with(1);
+  const std::int64_t waiting = preemptions_with(100);
+  EXPECT_GT(bouncing, 300);
+  EXPECT_LT(waiting, bouncing * 3 / 4);
+  RecordProperty("bouncing", static_cast<int>(bouncing));
+  RecordProperty("waiting", static_cast<int>(waiting));
+}
+
 TEST(SchedulerSimulation, PlansTheSameForTheSameSeed) {
   std::set<std::uint64_t> hashes;
   for (std::uint64_t seed = 1000; seed < 1010; ++seed) {
