@@ -30,13 +30,19 @@ inline double Largest(const std::vector<float>& values) {
   return LargestDifference(values, std::vector<float>(values.size()));
 }
 
-// What rounding to `unit` after each operation may do to a logit. A product of `width` terms is off
-// by sqrt(width) units of its size, as its roundings are independent; a layer has four in a row,
-// and norms, softmax and the activation count as six of width one. What a layer is off by goes
-// through to the logits at its share of the residual, all layers' shares together being the whole.
-inline double RoundingBound(const ModelConfig& config, double unit, double largest_logit) {
+// What arithmetic in float may do to a logit. A product of `width` terms is off by sqrt(width)
+// units of its size, as its roundings are independent; a layer has four in a row, and norms,
+// softmax and the activation count as six of width one. What a layer is off by goes through to the
+// logits at the size of its share of the residual; layers are independent too.
+inline double FloatBound(const ModelConfig& config, double largest_logit) {
   const double width = std::max(config.hidden_size, config.intermediate_size);
-  return unit * config.num_layers * (4 * std::sqrt(width) + 6) * largest_logit;
+  return kFloatUnit * std::sqrt(config.num_layers) * (4 * std::sqrt(width) + 6) * largest_logit;
+}
+
+// What rounding the inputs of products and the cache to bf16 does: sums stay in float, so that a
+// product is off by one unit of its size whatever its width.
+inline double Bfloat16Bound(const ModelConfig& config, double largest_logit) {
+  return kBfloat16Unit * std::sqrt(config.num_layers) * (4 + 6) * largest_logit;
 }
 
 // What the oracle's rotations may do: transformers rounds a frequency, its product with the

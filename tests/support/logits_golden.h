@@ -1,13 +1,9 @@
 // Stored logits of another implementation; see golden/scripts.
 #pragma once
 
-#include <fstream>
-#include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
 #include "scheduler/ids.h"
 
 namespace thresher::testing {
@@ -17,33 +13,16 @@ struct LogitsGolden {
   std::vector<float> logits;  // [tokens, vocab_size]
 };
 
-inline std::string GoldenPath(const std::string& name) {
-  return std::string(THRESHER_GOLDEN_DIR) + "/" + name;
-}
+// The path of a file below tests/golden.
+std::string GoldenPath(const std::string& name);
 
 // logits/<name>.tokens and .f32. A test failure if they are not there.
-inline LogitsGolden ReadLogitsGolden(const std::string& name) {
-  LogitsGolden golden;
-  std::ifstream tokens(GoldenPath("logits/" + name + ".tokens"));
-  golden.tokens.assign(std::istream_iterator<TokenId>(tokens), {});
-  std::ifstream file(GoldenPath("logits/" + name + ".f32"), std::ios::binary);
-  std::stringstream bytes;
-  bytes << file.rdbuf();
-  const std::string text = bytes.str();
-  golden.logits.resize(text.size() / sizeof(float));
-  text.copy(reinterpret_cast<char*>(golden.logits.data()), golden.logits.size() * sizeof(float));
-  EXPECT_FALSE(golden.tokens.empty()) << name;
-  EXPECT_FALSE(golden.logits.empty()) << name;
-  return golden;
-}
+LogitsGolden ReadLogitsGolden(const std::string& name);
 
 // The name of a model's golden: "a.gguf" and "a" to "a".
-inline std::string StemOf(const std::string& model) { return model.substr(0, model.find('.')); }
+std::string StemOf(const std::string& model);
 
 // Every model below golden/models, by the name of its folder or file.
-inline std::vector<std::string> TinyModels() {
-  return {"llama31",    "llama_tied_f16",   "llama_yarn_biases", "mistral_window",  "qwen2_sharded",
-          "qwen3_bf16", "llama_mixed.gguf", "qwen2_q8.gguf",     "qwen3_plain.gguf"};
-}
+std::vector<std::string> TinyModels();
 
 }  // namespace thresher::testing

@@ -12,10 +12,39 @@
 namespace thresher::testing {
 namespace {
 
-absl::StatusOr<std::vector<float>> RunRank(const ModelFiles& files,
-                                           std::span<const TokenId> token_ids,
-                                           const ModelRunOptions& options,
-                                           TensorParallelGroup& group) {
+// The logits of one sequence, in steps of at most `step` rows.
+absl::Status RunSequence(CausalLm& model, SoloAttention& attention,
+                         std::span<const TokenId> token_ids, int step, Stream& stream,
+                         std::vector<float>& logits) {
+  const int length = static_cast<int>(token_ids.size());
+  const auto vocab = static_cast<std::size_t>(model.config().vocab_size);
+  logits.resize(token_ids.size() * vocab);
+  std::vector<std::int32_t> positions(token_ids.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  for (int first = 0; first < length; first += step) {
+    const int rows = std::min(step, length - first);
+    const auto begin = static_cast<std::size_t>(first), count = static_cast<std::size_t>(rows);
+    absl::Status status = attention.Plan(first, rows, stream);
+    if (!status.ok()) return status;
+    const std::vector<std::int64_t> slots = attention.SlotMapping();
+    status = model.Forward({.token_ids = token_ids.subspan(begin, count),
+                            .positions = std::span(positions).subspan(begin, count),
+                            .slot_mapping = slots},
+                           attention, stream);
+    if (!status.ok()) return status;
+    status = model.ComputeLogits(std::span(positions).first(count),
+                                 TensorView::Of(logits.data() + begin * vocab, DType::kF32, rows,
+                                                static_cast<std::int64_t>(vocab)),
+                                 stream);
+    if (!status.ok()) return status;
+    if (status = stream.Synchronize(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunRank(const ModelFiles& files, std::span<const std::vector<TokenId>> sequences,
+                     const ModelRunOptions& options, TensorParallelGroup& group,
+                     std::vector<std::vector<float>>& logits) {
   const BackendOptions backend_options{.num_threads = options.num_ranks > 1 ? 1 : 2,
                                        .max_isa = TestMaxIsa(),
                                        .full_precision = options.full_precision};
@@ -24,65 +53,59 @@ absl::StatusOr<std::vector<float>> RunRank(const ModelFiles& files,
   (*backend)->BindThread();
   auto stream = (*backend)->device().CreateStream();
   if (!stream.ok()) return stream.status();
-  const int length = static_cast<int>(token_ids.size());
+  std::size_t longest = 0;
+  for (const std::vector<TokenId>& tokens : sequences) longest = std::max(longest, tokens.size());
+  const int length = static_cast<int>(longest);
   const int step = std::min(options.chunk, length);
   auto model =
       LoadCausalLm(files, **backend, group,
                    {.max_tokens = step, .max_logit_rows = step, .max_position = length}, nullptr);
   if (!model.ok()) return model.status();
-  auto attention = SoloAttention::Create(**model, **backend, options.kv_dtype, length);
-  if (!attention.ok()) return attention.status();
-
-  const auto vocab = static_cast<std::size_t>(files.config().vocab_size);
-  std::vector<float> logits(token_ids.size() * vocab);
-  std::vector<std::int32_t> positions(token_ids.size());
-  std::iota(positions.begin(), positions.end(), 0);
-  for (int first = 0; first < length; first += step) {
-    const int rows = std::min(step, length - first);
-    const auto begin = static_cast<std::size_t>(first), count = static_cast<std::size_t>(rows);
-    absl::Status status = (*attention)->Plan(first, rows, **stream);
+  for (const std::vector<TokenId>& tokens : sequences) {
+    auto attention = SoloAttention::Create(**model, **backend, options.kv_dtype, length);
+    if (!attention.ok()) return attention.status();
+    logits.emplace_back();
+    const absl::Status status =
+        RunSequence(**model, **attention, tokens, step, **stream, logits.back());
     if (!status.ok()) return status;
-    const std::vector<std::int64_t> slots = (*attention)->SlotMapping();
-    const BatchInputs inputs{.token_ids = token_ids.subspan(begin, count),
-                             .positions = std::span(positions).subspan(begin, count),
-                             .slot_mapping = slots};
-    status = (*model)->Forward(inputs, **attention, **stream);
-    if (!status.ok()) return status;
-    status = (*model)->ComputeLogits(std::span(positions).first(count),
-                                     TensorView::Of(logits.data() + begin * vocab, DType::kF32,
-                                                    rows, static_cast<std::int64_t>(vocab)),
-                                     **stream);
-    if (!status.ok()) return status;
-    if (status = (*stream)->Synchronize(); !status.ok()) return status;
   }
-  return logits;
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<float>>> RunModel(const ModelFiles& files,
-                                                         std::span<const TokenId> token_ids,
-                                                         const ModelRunOptions& options) {
+absl::StatusOr<RankLogits> RunSequences(const ModelFiles& files,
+                                        std::span<const std::vector<TokenId>> sequences,
+                                        const ModelRunOptions& options) {
   auto groups = CreateInProcessGroup(options.num_ranks);
-  std::vector<absl::StatusOr<std::vector<float>>> results(groups.size());
+  RankLogits logits(groups.size());
+  std::vector<absl::Status> statuses(groups.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < groups.size(); ++rank) {
     threads.emplace_back([&, rank] {
-      results[rank] = RunRank(files, token_ids, options, *groups[rank]);
-      if (!results[rank].ok()) groups[rank]->Abort();
+      statuses[rank] = RunRank(files, sequences, options, *groups[rank], logits[rank]);
+      if (!statuses[rank].ok()) groups[rank]->Abort();
     });
   }
   for (std::thread& thread : threads) thread.join();
-  std::vector<std::vector<float>> logits;
   // The rank that failed first says why; the others are only Unavailable.
-  for (const auto& result : results) {
-    if (!result.ok() && !absl::IsUnavailable(result.status())) return result.status();
+  for (const absl::Status& status : statuses) {
+    if (!status.ok() && !absl::IsUnavailable(status)) return status;
   }
-  for (auto& result : results) {
-    if (!result.ok()) return result.status();
-    logits.push_back(*std::move(result));
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
   }
   return logits;
+}
+
+absl::StatusOr<std::vector<std::vector<float>>> RunModel(const ModelFiles& files,
+                                                         const std::vector<TokenId>& token_ids,
+                                                         const ModelRunOptions& options) {
+  auto logits = RunSequences(files, {&token_ids, 1}, options);
+  if (!logits.ok()) return logits.status();
+  std::vector<std::vector<float>> ranks;
+  for (auto& rank : *logits) ranks.push_back(std::move(rank[0]));
+  return ranks;
 }
 
 }  // namespace thresher::testing

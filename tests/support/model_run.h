@@ -18,10 +18,16 @@ struct ModelRunOptions {
   int chunk = 1 << 20;  // rows of a step at most
 };
 
-// Logits [token_ids.size(), vocab_size] of every position, for each rank. The first error of any
-// rank.
+// Logits [tokens, vocab_size] of every position of each sequence, [rank][sequence]. The model is
+// loaded once; sequences run one after the other. The first error of any rank.
+using RankLogits = std::vector<std::vector<std::vector<float>>>;
+absl::StatusOr<RankLogits> RunSequences(const ModelFiles& files,
+                                        std::span<const std::vector<TokenId>> sequences,
+                                        const ModelRunOptions& options);
+
+// The same for one sequence: logits for each rank.
 absl::StatusOr<std::vector<std::vector<float>>> RunModel(const ModelFiles& files,
-                                                         std::span<const TokenId> token_ids,
+                                                         const std::vector<TokenId>& token_ids,
                                                          const ModelRunOptions& options);
 
 }  // namespace thresher::testing

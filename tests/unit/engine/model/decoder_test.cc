@@ -18,14 +18,13 @@
 namespace thresher {
 namespace {
 
+using testing::Bfloat16Bound;
+using testing::FloatBound;
 using testing::GoldenPath;
-using testing::kBfloat16Unit;
-using testing::kFloatUnit;
 using testing::Largest;
 using testing::LargestDifference;
 using testing::LogitsGolden;
 using testing::RotationBound;
-using testing::RoundingBound;
 using testing::RunModel;
 
 std::unique_ptr<ModelFiles> OpenTiny(const std::string& name) {
@@ -43,8 +42,7 @@ TEST_P(TinyDecoder, GivesTheLogitsOfTransformers) {
   ASSERT_TRUE(logits.ok()) << logits.status();
   const double largest = Largest(golden.logits);
   EXPECT_LT(LargestDifference((*logits)[0], golden.logits),
-            RoundingBound(files->config(), kFloatUnit, largest) +
-                RotationBound(golden.tokens.size(), largest));
+            FloatBound(files->config(), largest) + RotationBound(golden.tokens.size(), largest));
 }
 
 TEST_P(TinyDecoder, StaysNearInTheNarrowTypesOfServing) {
@@ -54,7 +52,7 @@ TEST_P(TinyDecoder, StaysNearInTheNarrowTypesOfServing) {
       RunModel(*files, golden.tokens, {.full_precision = false, .kv_dtype = DType::kBF16});
   ASSERT_TRUE(logits.ok()) << logits.status();
   EXPECT_LT(LargestDifference((*logits)[0], golden.logits),
-            RoundingBound(files->config(), kBfloat16Unit, Largest(golden.logits)));
+            Bfloat16Bound(files->config(), Largest(golden.logits)));
 }
 
 TEST_P(TinyDecoder, ChunksGiveTheLogitsOfOneStep) {
@@ -66,7 +64,7 @@ TEST_P(TinyDecoder, ChunksGiveTheLogitsOfOneStep) {
     auto chunked = RunModel(*files, golden.tokens, {.chunk = chunk});
     ASSERT_TRUE(chunked.ok()) << chunked.status();
     EXPECT_LT(LargestDifference((*chunked)[0], (*whole)[0]),
-              2 * RoundingBound(files->config(), kFloatUnit, Largest((*whole)[0])))
+              2 * FloatBound(files->config(), Largest((*whole)[0])))
         << chunk;
   }
 }
@@ -89,7 +87,7 @@ TEST_P(DecoderRanks, GiveTheLogitsOfOne) {
   auto ranks = RunModel(*files, golden.tokens, {.num_ranks = GetParam().num_ranks, .chunk = 40});
   ASSERT_TRUE(ranks.ok()) << ranks.status();
   EXPECT_LT(LargestDifference((*ranks)[0], (*solo)[0]),
-            2 * RoundingBound(files->config(), kFloatUnit, Largest((*solo)[0])));
+            2 * FloatBound(files->config(), Largest((*solo)[0])));
   for (const std::vector<float>& other : *ranks) EXPECT_EQ(other, (*ranks)[0]);
 }
 
@@ -190,8 +188,7 @@ TEST_F(DecoderSteps, LogitsAreOfTheAskedRowsInTheirOrder) {
     ASSERT_TRUE((*model)->ComputeLogits({&rows[i], 1}, view(one), *stream_).ok());
     const std::vector<float> part(logits.begin() + static_cast<std::ptrdiff_t>(i) * 99,
                                   logits.begin() + static_cast<std::ptrdiff_t>(i + 1) * 99);
-    EXPECT_LT(LargestDifference(part, one),
-              2 * RoundingBound(files_->config(), kFloatUnit, Largest(one)));
+    EXPECT_LT(LargestDifference(part, one), 2 * FloatBound(files_->config(), Largest(one)));
   }
   for (const std::vector<std::int32_t>& bad :
        std::vector<std::vector<std::int32_t>>{{}, {4}, {-1}, {0, 1, 2, 3}}) {
