@@ -12,23 +12,23 @@ struct Part {
   bool is_match;
 };
 
-// Cuts [begin, end) of the text into matches and gaps. Empty parts are left out, except that an
-// empty match still parts its neighbours.
+// Calls `add(range, is_match)` for the matches and the gaps of the piece that begins at `begin`. A
+// match may be empty, a gap not.
+template <typename Add>
 absl::Status FindParts(std::string_view piece, std::size_t begin, bool invert,
-                       SplitPattern::Scanner& scanner, std::vector<Part>& parts) {
+                       SplitPattern::Scanner& scanner, Add add) {
   scanner.Start(piece);
   std::size_t done = 0;
   while (true) {
     const absl::StatusOr<std::optional<TextRange>> match = scanner.Next();
     if (!match.ok()) return match.status();
     if (!match->has_value()) break;
-    if ((*match)->begin > done) {
-      parts.push_back({{begin + done, begin + (*match)->begin}, invert});
-    }
-    parts.push_back({{begin + (*match)->begin, begin + (*match)->end}, !invert});
-    done = (*match)->end;
+    const TextRange range = **match;
+    if (range.begin > done) add(TextRange{begin + done, begin + range.begin}, invert);
+    add(TextRange{begin + range.begin, begin + range.end}, !invert);
+    done = range.end;
   }
-  if (done < piece.size()) parts.push_back({{begin + done, begin + piece.size()}, invert});
+  if (done < piece.size()) add(TextRange{begin + done, begin + piece.size()}, invert);
   return absl::OkStatus();
 }
 
@@ -53,8 +53,7 @@ void AppendPieces(const std::vector<Part>& parts, SplitBehavior behavior,
         if (!part.is_match) ranges.push_back(part.range);
       }
       return;
-    case SplitBehavior::kIsolated:
-      for (const Part& part : parts) ranges.push_back(part.range);
+    case SplitBehavior::kIsolated:  // done as parts are found
       return;
     case SplitBehavior::kMergedWithPrevious:
       return AppendJoined(parts, ranges, [](const Part& previous, const Part& part) {
@@ -83,11 +82,21 @@ class Split final : public PreTokenizer {
     std::vector<Part> parts;
     for (const TextRange& range : pieces.ranges) {
       parts.clear();
-      absl::Status status = FindParts(pieces.Piece(range), range.begin, invert_, *scanner, parts);
+      const auto add = [&](const TextRange& part, bool is_match) {
+        // The common behaviour needs no look at the neighbours.
+        if (behavior_ != SplitBehavior::kIsolated) {
+          parts.push_back({part, is_match});
+        } else if (part.begin < part.end) {
+          ranges.push_back(part);
+        }
+      };
+      absl::Status status = FindParts(pieces.Piece(range), range.begin, invert_, *scanner, add);
       if (!status.ok()) return status;
       AppendPieces(parts, behavior_, ranges);
     }
-    std::erase_if(ranges, [](const TextRange& range) { return range.begin == range.end; });
+    if (behavior_ != SplitBehavior::kIsolated) {
+      std::erase_if(ranges, [](const TextRange& range) { return range.begin == range.end; });
+    }
     pieces.ranges = std::move(ranges);
     return absl::OkStatus();
   }

@@ -59,6 +59,7 @@ std::size_t ValidUtf8Length(std::string_view text) {
       if ((word & 0x8080808080808080u) != 0) break;
       at += 8;
     }
+    while (at < text.size() && ByteAt(text, at) < 0x80) ++at;
     if (at == text.size()) break;
     const Utf8Step step = ReadUtf8(text.substr(at));
     if (step.kind != Utf8Kind::kCodePoint) break;
