@@ -19,11 +19,11 @@
 namespace thresher {
 
 struct BpeOptions {
-  bool byte_level = true;          // token texts are written in the ByteAlphabet, pieces are bytes
-  bool byte_fallback = false;      // an unknown code point becomes its "<0xE2>" tokens
-  bool fuse_unknown = false;       // neighbouring unknown code points become one unknown token
-  bool ignore_merges = false;      // a piece that is a token is that token, whatever the merges say
-  std::optional<TokenId> unknown;  // absent: an unknown code point or byte has no token at all
+  bool byte_level = true;      // token texts are written in the ByteAlphabet, pieces are bytes
+  bool byte_fallback = false;  // an unknown code point becomes its "<0xE2>" tokens
+  bool fuse_unknown = false;   // neighbouring unknown code points become one unknown token
+  bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges say
+  std::optional<TokenId> unknown = {};  // absent: an unknown code point or byte has no token at all
 };
 
 // Immutable but for its cache; any thread.

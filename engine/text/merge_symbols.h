@@ -71,12 +71,9 @@ void MergeSymbols(const Rule& rule, MergeScratch& scratch) {
     // A symbol that was merged into its left neighbour is empty.
     if (left.begin == left.end || left.next < 0) continue;
     MergeSymbol& right = symbols[left.next];
+    // Symbols only grow, so the same two ends mean the same two symbols.
     if (right.end != candidate.end) continue;
-    // The same text may now be cut elsewhere; the pair counts only if a rule still makes it.
-    std::uint32_t rank;
-    TokenId merged;
-    if (!rule.Find(left, right, rank, merged) || merged != candidate.merged) continue;
-    left.id = merged;
+    left.id = candidate.merged;
     left.end = right.end;
     left.next = right.next;
     right.begin = right.end;
