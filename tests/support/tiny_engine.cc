@@ -9,6 +9,7 @@
 #include "tests/support/fakes/fake_engine.h"
 #include "tests/support/fakes/fake_tokenizer.h"
 #include "tests/support/logits_golden.h"
+#include "tests/support/test_environment.h"
 
 namespace thresher::testing {
 
@@ -31,18 +32,20 @@ std::unique_ptr<Engine> CreateTinyEngine(const TinyEngineOptions& options,
   parts.scheduler.max_prefill_chunk = options.max_prefill_chunk;
   parts.scheduler.reserve_tokens = 1;
   parts.scheduler.prefix_cache = options.prefix_cache;
-  absl::StatusOr<std::unique_ptr<ModelRunner>> runner = CreateParallelRunner(
-      **files,
-      {.device = DeviceKind::kCpu,
-       .backend = {.num_threads = options.num_ranks, .full_precision = options.full_precision},
-       .tensor_parallel = options.num_ranks,
-       .rank = {.num_blocks = options.num_blocks,
-                .block_size = kTinyBlockSize,
-                .kv_cache_dtype = options.kv_cache_dtype,
-                .max_tokens = parts.scheduler.token_budget,
-                .max_sequences = parts.scheduler.max_running,
-                .max_position = parts.max_model_len}},
-      LoadProgress());
+  absl::StatusOr<std::unique_ptr<ModelRunner>> runner =
+      CreateParallelRunner(**files,
+                           {.device = DeviceKind::kCpu,
+                            .backend = {.num_threads = options.num_ranks,
+                                        .max_isa = TestMaxIsa(),
+                                        .full_precision = options.full_precision},
+                            .tensor_parallel = options.num_ranks,
+                            .rank = {.num_blocks = options.num_blocks,
+                                     .block_size = kTinyBlockSize,
+                                     .kv_cache_dtype = options.kv_cache_dtype,
+                                     .max_tokens = parts.scheduler.token_budget,
+                                     .max_sequences = parts.scheduler.max_running,
+                                     .max_position = parts.max_model_len}},
+                           LoadProgress());
   EXPECT_TRUE(runner.ok()) << runner.status();
   if (!runner.ok()) return nullptr;
   parts.runner = *std::move(runner);
