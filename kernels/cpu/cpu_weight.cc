@@ -26,8 +26,8 @@ absl::StatusOr<std::vector<WeightRows>> CheckParts(std::span<const WeightSource>
 
 bool UsesOneDnn(const CpuGemmOptions& options) {
   if (options.many_rows == ManyRowsGemm::kBuiltIn) return false;
-  return CpuGemmInputDType(options) == DType::kBF16 ? OneDnnMultipliesBf16()
-                                                    : OneDnnMultipliesF32();
+  if (CpuGemmInputDType(options) == DType::kBF16) return OneDnnMultipliesBf16();
+  return options.many_rows == ManyRowsGemm::kOneDnn && OneDnnMultipliesF32();
 }
 
 // Plain numbers keep their own width where the input is f32; there bf16 is exact.

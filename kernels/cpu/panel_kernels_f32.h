@@ -11,10 +11,11 @@
 namespace thresher {
 
 // Where NV vectors' worth of output rows get their weights: one Source each. kGroup columns share
-// what BeginGroup loads; kChunk columns share what Load returns.
+// what BeginGroup loads; kChunk columns share what Load returns, a line of the tile.
 template <class V>
 struct F32Source {
   static constexpr int kGroup = 1, kChunk = 1;
+  static constexpr bool kFetches = false;  // long enough for the hardware to foresee
   using Raw = typename V::Reg;
   const std::byte* values;
 
@@ -22,13 +23,15 @@ struct F32Source {
     return {tile + panel.values_at + lane * 4};
   }
   void BeginGroup(std::int64_t) {}
-  Raw Load(std::int64_t col) const { return V::Load(values + col * kTileRows * 4); }
+  const std::byte* Line(std::int64_t col) const { return values + col * kTileRows * 4; }
+  Raw Load(std::int64_t col) const { return V::Load(Line(col)); }
   typename V::Reg Value(Raw raw, int) const { return raw; }
 };
 
 template <class V>
 struct Bf16Source {
   static constexpr int kGroup = 2, kChunk = 2;
+  static constexpr bool kFetches = true;
   using Raw = typename V::Int;
   const std::byte* values;
 
@@ -36,7 +39,8 @@ struct Bf16Source {
     return {tile + panel.values_at + lane * 4};
   }
   void BeginGroup(std::int64_t) {}
-  Raw Load(std::int64_t col) const { return V::LoadInt(values + col * kTileRows * 2); }
+  const std::byte* Line(std::int64_t col) const { return values + col * kTileRows * 2; }
+  Raw Load(std::int64_t col) const { return V::LoadInt(Line(col)); }
   typename V::Reg Value(Raw raw, int step) const { return V::Bf16(raw, step); }
 };
 
@@ -71,8 +75,9 @@ struct GroupScales {
 
 template <class V, int kColumns>
 struct Int8Source {
-  static constexpr int kGroup = kColumns, kChunk = 1;
-  using Raw = typename V::Reg;
+  static constexpr int kGroup = kColumns, kChunk = 4;
+  static constexpr bool kFetches = true;
+  using Raw = const std::byte*;
   const std::byte* values;
   GroupScales<V> group;
 
@@ -80,15 +85,17 @@ struct Int8Source {
     return {tile + panel.values_at + lane, GroupScales<V>::At(panel, tile, lane)};
   }
   void BeginGroup(std::int64_t col) { group.Begin(col / kGroup); }
-  Raw Load(std::int64_t col) const { return V::LoadInt8(values + col * kTileRows); }
-  typename V::Reg Value(Raw raw, int) const {
-    return V::MultiplyAdd(raw, group.scale, group.minimum);
+  const std::byte* Line(std::int64_t col) const { return values + col * kTileRows; }
+  Raw Load(std::int64_t col) const { return Line(col); }
+  typename V::Reg Value(Raw raw, int step) const {
+    return V::MultiplyAdd(V::LoadInt8(raw + step * kTileRows), group.scale, group.minimum);
   }
 };
 
 template <class V>
 struct Int4Source {
   static constexpr int kGroup = 32, kChunk = 8;
+  static constexpr bool kFetches = true;
   using Raw = typename V::Int;
   const std::byte* values;
   GroupScales<V> group;
@@ -97,7 +104,8 @@ struct Int4Source {
     return {tile + panel.values_at + lane * 4, GroupScales<V>::At(panel, tile, lane)};
   }
   void BeginGroup(std::int64_t col) { group.Begin(col / kGroup); }
-  Raw Load(std::int64_t col) const { return V::LoadInt(values + col * kTileRows / 2); }
+  const std::byte* Line(std::int64_t col) const { return values + col * kTileRows / 2; }
+  Raw Load(std::int64_t col) const { return V::LoadInt(Line(col)); }
   typename V::Reg Value(Raw raw, int step) const {
     const int nibble = step / 2 + (step % 2) * 4;
     return V::MultiplyAdd(V::Nibble(raw, nibble), group.scale, group.minimum);
@@ -111,26 +119,29 @@ struct F32Block {
 
   // Columns [0, cols); x at its first column.
   static void Accumulate(Source (&sources)[NV], const float* x, std::int64_t x_stride,
-                         std::int64_t cols, Reg (&sums)[MR][NV]) {
+                         std::int64_t cols, std::int64_t ahead, Reg (&sums)[MR][NV]) {
     const std::int64_t whole = cols / Source::kGroup * Source::kGroup;
     for (std::int64_t first = 0; first < whole; first += Source::kGroup) {
 #pragma GCC unroll 8
       for (int n = 0; n < NV; ++n) sources[n].BeginGroup(first);
 #pragma GCC unroll 1
       for (std::int64_t col = first; col < first + Source::kGroup; col += Source::kChunk) {
-        AddChunk(sources, x + col, x_stride, col, Source::kChunk, sums);
+        AddChunk(sources, x + col, x_stride, col, Source::kChunk, ahead, sums);
       }
     }
     // Only pairs of columns can be cut short.
-    if (whole < cols) AddChunk(sources, x + whole, x_stride, whole, 1, sums);
+    if (whole < cols) AddChunk(sources, x + whole, x_stride, whole, 1, ahead, sums);
   }
 
   [[gnu::always_inline]] static void AddChunk(Source (&sources)[NV], const float* x,
                                               std::int64_t x_stride, std::int64_t col, int steps,
-                                              Reg (&sums)[MR][NV]) {
+                                              std::int64_t ahead, Reg (&sums)[MR][NV]) {
     typename Source::Raw raw[NV];
 #pragma GCC unroll 8
-    for (int n = 0; n < NV; ++n) raw[n] = sources[n].Load(col);
+    for (int n = 0; n < NV; ++n) {
+      raw[n] = sources[n].Load(col);
+      if (Source::kFetches) V::Prefetch(sources[n].Line(col), ahead);
+    }
 #pragma GCC unroll 8
     for (int step = 0; step < Source::kChunk; ++step) {
       if (step >= steps) break;
@@ -150,8 +161,8 @@ struct F32Block {
 
   // `rows` may end within the last vector.
   static void Run(Source (&sources)[NV], const float* x, std::int64_t x_stride, std::int64_t cols,
-                  bool accumulate, const float* bias, float* out, std::int64_t out_stride,
-                  std::int64_t rows) {
+                  std::int64_t ahead, bool accumulate, const float* bias, float* out,
+                  std::int64_t out_stride, std::int64_t rows) {
     Reg sums[MR][NV];
 #pragma GCC unroll 8
     for (int m = 0; m < MR; ++m) {
@@ -163,7 +174,7 @@ struct F32Block {
                          : V::Zero();
       }
     }
-    Accumulate(sources, x, x_stride, cols, sums);
+    Accumulate(sources, x, x_stride, cols, ahead, sums);
 #pragma GCC unroll 8
     for (int n = 0; n < NV; ++n) {
       const std::int64_t left = rows - n * V::kLanes;
@@ -190,11 +201,13 @@ struct F32Job {
   std::int64_t out_stride;
 };
 
-// `count` rows of input (1…MaxMR) times the NV vectors that start at vector `first`.
+// `count` rows of input (1…MR) times the NV vectors that start at vector `first`, fetching what
+// lies `ahead` bytes further on.
 template <class V, class Source, int MR, int NV>
-void RunRows(const F32Job& job, std::int64_t first, std::int64_t row, std::int64_t count) {
+void RunRows(const F32Job& job, std::int64_t first, std::int64_t row, std::int64_t count,
+             std::int64_t ahead) {
   if constexpr (MR > 1) {
-    if (count < MR) return RunRows<V, Source, MR - 1, NV>(job, first, row, count);
+    if (count < MR) return RunRows<V, Source, MR - 1, NV>(job, first, row, count, ahead);
   }
   constexpr int kVectorsPerTile = kTileRows / V::kLanes;
   Source sources[NV];
@@ -206,7 +219,7 @@ void RunRows(const F32Job& job, std::int64_t first, std::int64_t row, std::int64
   }
   const std::int64_t out_row = first * V::kLanes;
   F32Block<V, Source, MR, NV>::Run(
-      sources, job.x + row * job.x_stride, job.x_stride, job.cols, job.accumulate,
+      sources, job.x + row * job.x_stride, job.x_stride, job.cols, ahead, job.accumulate,
       job.bias != nullptr ? job.bias + out_row : nullptr, job.out + row * job.out_stride + out_row,
       job.out_stride, job.panel.rows - out_row);
 }
@@ -215,11 +228,14 @@ void RunRows(const F32Job& job, std::int64_t first, std::int64_t row, std::int64
 template <class V, class Source, int MR, int NV>
 void RunVectors(const F32Job& job, std::int64_t begin, std::int64_t end) {
   const std::int64_t pieces = (job.num_rows + MR - 1) / MR;
+  constexpr int kTiles = NV * V::kLanes < kTileRows ? 1 : NV * V::kLanes / kTileRows;
   std::int64_t first = begin;
   for (; first + NV <= end; first += NV) {
     for (std::int64_t i = 0; i < pieces; ++i) {
       const std::int64_t row = job.num_rows * i / pieces;
-      RunRows<V, Source, MR, NV>(job, first, row, job.num_rows * (i + 1) / pieces - row);
+      const bool fetches = i == 0 && first + NV < end;
+      RunRows<V, Source, MR, NV>(job, first, row, job.num_rows * (i + 1) / pieces - row,
+                                 fetches ? kTiles * job.panel.tile_bytes : 0);
     }
   }
   if constexpr (NV > 1) {

@@ -4,7 +4,8 @@
 // reading the same bytes at the bandwidth measured first, and each shape is checked against the
 // double reference in the same run.
 //
-//   gemm_bench [--isa=avx2|avx512|avx512bf16] [--built-in] [--full-precision] [--format=Q4_1]
+//   gemm_bench [--isa=avx2|avx512|avx512bf16] [--built-in|--onednn] [--full-precision]
+//   [--format=Q4_1]
 //              [--head-format=Q8_0] [--threads=2] [--rows=1,2,4,8,16,17,32,64,512] [--runs=15]
 #include <algorithm>
 #include <chrono>
@@ -90,6 +91,8 @@ Arguments Parse(int argc, char** argv) {
       arguments.options.isa = ParseIsa(value);
     } else if (name == "--built-in") {
       arguments.options.many_rows = ManyRowsGemm::kBuiltIn;
+    } else if (name == "--onednn") {
+      arguments.options.many_rows = ManyRowsGemm::kOneDnn;
     } else if (name == "--full-precision") {
       arguments.options.full_precision = true;
     } else if (name == "--format") {
@@ -224,11 +227,11 @@ class ModelBench {
     source.row_order = order;
     const WeightSource parts[] = {source};
     GemmProduct product(parts, arguments_.options, arguments_.num_threads);
-    const std::vector<float> x = RandomBf16Values(static_cast<std::size_t>(20 * weight.cols), 4);
+    const std::vector<float> x = RandomBf16Values(static_cast<std::size_t>(40 * weight.cols), 4);
     GemmInput input(x, weight.cols, arguments_.options);
     const bool bf16 = CpuGemmInputDType(arguments_.options) == DType::kBF16;
     double worst = 0;
-    for (const std::int64_t num_rows : {1, 8, 20}) {
+    for (const std::int64_t num_rows : {1, 8, 40}) {
       const Bf16Rounding rounding = !bf16                       ? Bf16Rounding::kNone
                                     : num_rows <= kMaxPanelRows ? Bf16Rounding::kPlain
                                                                 : Bf16Rounding::kAll;

@@ -35,7 +35,8 @@ std::vector<CpuGemmOptions> AllGemmOptions() {
 std::string Describe(const CpuGemmOptions& options) {
   constexpr const char* kIsas[] = {"avx2", "avx512", "avx512bf16"};
   std::string text = kIsas[static_cast<int>(options.isa)];
-  text += options.many_rows == ManyRowsGemm::kBuiltIn ? " built-in" : " onednn";
+  constexpr const char* kMany[] = {" fastest", " onednn", " built-in"};
+  text += kMany[static_cast<int>(options.many_rows)];
   if (options.full_precision) text += " full-precision";
   return text;
 }

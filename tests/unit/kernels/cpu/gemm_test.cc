@@ -15,8 +15,8 @@
 namespace thresher {
 namespace {
 
-constexpr std::int64_t kRowCounts[] = {1, 2, 3, 7, 8, 9, 16, 17, 64, 513};
-constexpr std::int64_t kFewRowCounts[] = {1, 5, 16, 20};
+constexpr std::int64_t kRowCounts[] = {1, 2, 3, 7, 8, 9, 16, 17, 32, 33, 64, 513};
+constexpr std::int64_t kFewRowCounts[] = {1, 5, 16, 35};
 
 void ExpectClose(std::span<const float> out, const ReferenceProduct& wanted, double bound,
                  const std::string& what) {
@@ -114,10 +114,10 @@ TEST(GemmTest, StacksPartsOfDifferentFormats) {
 TEST(GemmTest, F32InputIsNotRounded) {
   const RandomWeight weight = RandomWeight::Make(WeightFormat::kQ4_1, 37, 96, 6);
   const WeightSource parts[] = {weight.source()};
-  std::vector<float> x(20 * 96);
+  std::vector<float> x(35 * 96);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
   const ReferenceProduct wanted =
-      MultiplyReference(MakeReference(parts, Bf16Rounding::kNone), x, 20, {});
+      MultiplyReference(MakeReference(parts, Bf16Rounding::kNone), x, 35, {});
   for (const CpuGemmOptions& options : AllGemmOptions()) {
     if (CpuGemmInputDType(options) != DType::kF32) continue;
     GemmProduct product(parts, options);
@@ -149,7 +149,7 @@ TEST_P(BatchTest, ARowDoesNotDependOnItsBatch) {
     const std::int64_t last = built_in && f32 ? max_rows : kMaxPanelRows;
     if (!built_in && product.weight().forms().panels.empty()) continue;
     const std::vector<float> all = product.Multiply(input.Rows(0, last), {});
-    for (std::int64_t count = 1; count <= last; count += count < 18 ? 1 : 13) {
+    for (std::int64_t count = 1; count <= last; count += count < 10 ? 1 : 7) {
       const std::int64_t first = last - count;
       const std::vector<float> some = product.Multiply(input.Rows(first, count), {});
       const std::vector<float> wanted(all.begin() + first * rows, all.end());
