@@ -30,37 +30,100 @@ struct DecodeScratch {
   float* sum;      // [group_size], running sum of the weights
 };
 
-template <typename V, DType kType>
-inline typename V::F LoadWhole(const std::byte* row, int i, int head_dim) {
-  if (i + V::kLanes <= head_dim) return LoadAs<V, kType>(row, i);
-  return LoadFirstAs<V, kType>(row, i, head_dim - i);
+// Vectors of a row are held in the order that is cheapest to load. A row is whole pairs of vectors,
+// 2 kLanes elements each, and a rest. A pair of bf16 is held as the elements with even indices,
+// then those with odd ones; all else in its own order.
+template <typename V>
+inline int PairedElements(int head_dim) {
+  return head_dim / (2 * V::kLanes) * (2 * V::kLanes);
 }
 
-// score[head][key … key + 4) for kHeads heads; rows are those of the four keys. Rows past the last
+// Vector kHalf (0 or 1) of the pair that starts at element `pair`.
+template <typename V, DType kType, int kHalf>
+inline typename V::F LoadOfPair(const std::byte* row, int pair) {
+  if constexpr (kType == DType::kBF16) {
+    const auto* elements = reinterpret_cast<const std::uint16_t*>(row) + pair;
+    return kHalf == 0 ? V::LoadEvenBf16(elements) : V::LoadOddBf16(elements);
+  } else {
+    return LoadAs<V, kType>(row, pair + kHalf * V::kLanes);
+  }
+}
+
+// Up to kLanes elements of the rest, from element `first` on.
+template <typename V, DType kType>
+inline typename V::F LoadOfRest(const std::byte* row, int first, int head_dim) {
+  if (first + V::kLanes <= head_dim) return LoadAs<V, kType>(row, first);
+  return LoadFirstAs<V, kType>(row, first, head_dim - first);
+}
+
+// Where element `i` of a row lies in that order.
+template <typename V, DType kType>
+inline int PlaceOf(int i, int head_dim) {
+  if (kType != DType::kBF16 || i >= PairedElements<V>(head_dim)) return i;
+  const int within = i % (2 * V::kLanes);
+  return i - within + within % 2 * V::kLanes + within / 2;
+}
+
+// First bytes of every eighth row of a tile: eight rows lie in one block.
+struct TileRows {
+  const std::byte* rows[kKeyTile / 8] = {};
+};
+
+// Rows past num_keys are those of `otherwise`.
+inline TileRows FindRows(const AttentionUnit& unit, const std::byte* base, int first_key,
+                         int num_keys, const TileRows& otherwise = {}) {
+  TileRows tile = otherwise;
+  const std::int64_t row_bytes = unit.head_dim * SizeOf(unit.kv_dtype);
+  ForRuns(unit, base, first_key, num_keys, [&](int key, int length, const std::byte* rows) {
+    for (int i = 0; i < length; i += 8) tile.rows[(key + i) / 8] = rows + i * row_bytes;
+  });
+  return tile;
+}
+
+inline void PrefetchRow(const std::byte* row, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+}
+
+// sum[head][key] += query[head] · k[key] for one vector of each.
+template <typename V, int kHeads>
+inline __attribute__((always_inline)) void AddScores(const float* query, int padded,
+                                                     const typename V::F (&k)[4],
+                                                     typename V::F (&sum)[kHeads][4]) {
+#pragma GCC unroll 4
+  for (int head = 0; head < kHeads; ++head) {
+    const typename V::F q = V::Load(query + head * padded);
+#pragma GCC unroll 4
+    for (int key = 0; key < 4; ++key) sum[head][key] = V::Fma(q, k[key], sum[head][key]);
+  }
+}
+
+// score[head][0 … 4) for kHeads heads and the keys whose rows start at `rows`. Rows past the last
 // key of the unit lie in its last block; their scores are overwritten.
 template <typename V, DType kType, int kHeads>
 inline void ScoreFourKeys(const std::byte* rows, int head_dim, const float* query, float* score) {
   using F = typename V::F;
   const std::int64_t row_bytes = head_dim * SizeOf(kType);
   const int padded = PaddedDim(head_dim);
-  F sum[kHeads][4];
+  const int paired = PairedElements<V>(head_dim);
+  const std::byte* row[4] = {rows, rows + row_bytes, rows + 2 * row_bytes, rows + 3 * row_bytes};
+  F sum[kHeads][4], k[4];
 #pragma GCC unroll 4
   for (int head = 0; head < kHeads; ++head) {
 #pragma GCC unroll 4
     for (int key = 0; key < 4; ++key) sum[head][key] = V::Zero();
   }
-  for (int i = 0; i < head_dim; i += V::kLanes) {
-    F k[4];
+  for (int pair = 0; pair < paired; pair += 2 * V::kLanes) {
 #pragma GCC unroll 4
-    for (int key = 0; key < 4; ++key) {
-      k[key] = LoadWhole<V, kType>(rows + key * row_bytes, i, head_dim);
-    }
+    for (int key = 0; key < 4; ++key) k[key] = LoadOfPair<V, kType, 0>(row[key], pair);
+    AddScores<V, kHeads>(query + pair, padded, k, sum);
 #pragma GCC unroll 4
-    for (int head = 0; head < kHeads; ++head) {
-      const F q = V::Load(query + head * padded + i);
+    for (int key = 0; key < 4; ++key) k[key] = LoadOfPair<V, kType, 1>(row[key], pair);
+    AddScores<V, kHeads>(query + pair + V::kLanes, padded, k, sum);
+  }
+  for (int first = paired; first < head_dim; first += V::kLanes) {
 #pragma GCC unroll 4
-      for (int key = 0; key < 4; ++key) sum[head][key] = V::Fma(q, k[key], sum[head][key]);
-    }
+    for (int key = 0; key < 4; ++key) k[key] = LoadOfRest<V, kType>(row[key], first, head_dim);
+    AddScores<V, kHeads>(query + first, padded, k, sum);
   }
 #pragma GCC unroll 4
   for (int head = 0; head < kHeads; ++head) {
@@ -68,40 +131,51 @@ inline void ScoreFourKeys(const std::byte* rows, int head_dim, const float* quer
   }
 }
 
-// output[head][column …) += weight[head][key] · rows[key][column …) for kColumns vectors.
-template <typename V, DType kType, int kHeads, int kColumns>
-inline void AddValues(const std::byte* rows, int num_keys, int head_dim, int column,
-                      const float* weight, float* output) {
+// output[head][first …) += weight[head][key] · value[key][first …) for kPairs pairs of vectors, or,
+// if kPairs is 0, for one vector of the rest. Meanwhile fetches the rows of `next`.
+template <typename V, DType kType, int kHeads, int kPairs>
+inline void AddValues(const TileRows& tile, const TileRows& next, int num_keys, int head_dim,
+                      int first, const float* weight, float* output) {
   using F = typename V::F;
+  constexpr int kVectors = kPairs == 0 ? 1 : 2 * kPairs;
   const std::int64_t row_bytes = head_dim * SizeOf(kType);
   const int padded = PaddedDim(head_dim);
-  F sum[kHeads][kColumns];
+  output += first;
+  F sum[kHeads][kVectors];
 #pragma GCC unroll 4
   for (int head = 0; head < kHeads; ++head) {
 #pragma GCC unroll 4
-    for (int c = 0; c < kColumns; ++c) {
-      sum[head][c] = V::Load(output + head * padded + column + c * V::kLanes);
+    for (int v = 0; v < kVectors; ++v) {
+      sum[head][v] = V::Load(output + head * padded + v * V::kLanes);
     }
   }
   for (int key = 0; key < num_keys; ++key) {
-    F value[kColumns];
-#pragma GCC unroll 4
-    for (int c = 0; c < kColumns; ++c) {
-      value[c] = kColumns > 1 ? LoadAs<V, kType>(rows + key * row_bytes, column + c * V::kLanes)
-                              : LoadWhole<V, kType>(rows + key * row_bytes, column, head_dim);
+    const std::int64_t within = key % 8 * row_bytes;
+    const std::byte* row = tile.rows[key / 8] + within;
+    PrefetchRow(next.rows[key / 8] + within, row_bytes);
+    F value[kVectors];
+    if constexpr (kPairs == 0) {
+      value[0] = LoadOfRest<V, kType>(row, first, head_dim);
+    } else {
+#pragma GCC unroll 2
+      for (int pair = 0; pair < kPairs; ++pair) {
+        const int element = first + pair * 2 * V::kLanes;
+        value[2 * pair] = LoadOfPair<V, kType, 0>(row, element);
+        value[2 * pair + 1] = LoadOfPair<V, kType, 1>(row, element);
+      }
     }
 #pragma GCC unroll 4
     for (int head = 0; head < kHeads; ++head) {
       const F w = V::Set(weight[head * kKeyTile + key]);
 #pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c) sum[head][c] = V::Fma(w, value[c], sum[head][c]);
+      for (int v = 0; v < kVectors; ++v) sum[head][v] = V::Fma(w, value[v], sum[head][v]);
     }
   }
 #pragma GCC unroll 4
   for (int head = 0; head < kHeads; ++head) {
 #pragma GCC unroll 4
-    for (int c = 0; c < kColumns; ++c) {
-      V::Store(output + head * padded + column + c * V::kLanes, sum[head][c]);
+    for (int v = 0; v < kVectors; ++v) {
+      V::Store(output + head * padded + v * V::kLanes, sum[head][v]);
     }
   }
 }
@@ -134,68 +208,101 @@ inline void WeighHead(const DecodeScratch& s, int head, int num_keys, int padded
   }
 }
 
+// Rows of a tile and of the one after it.
+struct DecodeTile {
+  TileRows keys;
+  TileRows values;
+  TileRows next_keys;
+  int num_keys = 0;
+};
+
 // A tile's keys for kHeads heads from `head` on.
 template <typename V, DType kType, int kHeads>
-inline void DecodeTile(const AttentionUnit& unit, const DecodeScratch& s, int first_key,
-                       int num_keys, int head) {
+inline void DecodeHeads(const AttentionUnit& unit, const DecodeScratch& s, const DecodeTile& tile,
+                        int head) {
   const int head_dim = unit.head_dim, padded = PaddedDim(head_dim);
   const std::int64_t row_bytes = head_dim * SizeOf(kType);
   float* score = s.score + head * kKeyTile;
-  ForRuns(unit, unit.k, first_key, num_keys, [&](int key, int length, const std::byte* rows) {
-    for (int i = 0; i < length; i += 4) {
-      ScoreFourKeys<V, kType, kHeads>(rows + i * row_bytes, head_dim, s.query + head * padded,
-                                      score + key + i);
-    }
-  });
-  for (int h = head; h < head + kHeads; ++h) WeighHead<V>(s, h, num_keys, padded);
-  ForRuns(unit, unit.v, first_key, num_keys, [&](int key, int length, const std::byte* rows) {
-    float* output = s.output + head * padded;
-    int column = 0;
-    for (; column + 4 * V::kLanes <= head_dim; column += 4 * V::kLanes) {
-      AddValues<V, kType, kHeads, 4>(rows, length, head_dim, column, score + key, output);
-    }
-    for (; column < head_dim; column += V::kLanes) {
-      AddValues<V, kType, kHeads, 1>(rows, length, head_dim, column, score + key, output);
-    }
-  });
+  for (int key = 0; key < tile.num_keys; key += 4) {
+    const std::byte* values = tile.values.rows[key / 8] + key % 8 * row_bytes;
+    if (head == 0) PrefetchRow(values, 4 * row_bytes);
+    ScoreFourKeys<V, kType, kHeads>(tile.keys.rows[key / 8] + key % 8 * row_bytes, head_dim,
+                                    s.query + head * padded, score + key);
+  }
+  for (int h = head; h < head + kHeads; ++h) WeighHead<V>(s, h, tile.num_keys, padded);
+  float* output = s.output + head * padded;
+  const auto add = [&]<int kPairs>(int first) {
+    // Rows that were just read are a fetch that costs nothing.
+    AddValues<V, kType, kHeads, kPairs>(tile.values,
+                                        head + first == 0 ? tile.next_keys : tile.values,
+                                        tile.num_keys, head_dim, first, score, output);
+  };
+  const int paired = PairedElements<V>(head_dim);
+  int first = 0;
+  for (; first + 4 * V::kLanes <= paired; first += 4 * V::kLanes) add.template operator()<2>(first);
+  for (; first < paired; first += 2 * V::kLanes) add.template operator()<1>(first);
+  for (; first < head_dim; first += V::kLanes) add.template operator()<0>(first);
 }
 
 template <typename V, DType kType>
-inline void DecodeAs(const AttentionUnit& unit, float* memory) {
-  const int group = unit.num_rows, padded = PaddedDim(unit.head_dim);
-  const DecodeScratch s(memory, unit.head_dim, group);
-  std::memset(s.query, 0, sizeof(float) * 2 * group * padded);
-  for (int head = 0; head < group; ++head) {
+inline void LoadQueries(const AttentionUnit& unit, const DecodeScratch& s) {
+  const int padded = PaddedDim(unit.head_dim);
+  std::memset(s.query, 0, sizeof(float) * 2 * unit.num_rows * padded);  // and the outputs
+  for (int head = 0; head < unit.num_rows; ++head) {
     const float* from = unit.q + RowOffset(unit, unit.first_row + head);
     for (int i = 0; i < unit.head_dim; ++i) {
-      s.query[head * padded + i] = from[i] * (unit.scale * kLog2E);
+      s.query[head * padded + PlaceOf<V, kType>(i, unit.head_dim)] =
+          from[i] * (unit.scale * kLog2E);
     }
     s.largest[head] = kNegativeInfinity;
     s.sum[head] = 0;
   }
+}
+
+template <typename V, DType kType>
+inline void WriteResults(const AttentionUnit& unit, const DecodeScratch& s) {
+  const int padded = PaddedDim(unit.head_dim);
+  for (int head = 0; head < unit.num_rows; ++head) {
+    float* natural = unit.partial == nullptr
+                         ? s.query + head * padded  // the query is no longer needed
+                         : unit.partial + head * PartialFloats(unit.head_dim) + kPartialHeader;
+    for (int i = 0; i < unit.head_dim; ++i) {
+      natural[i] = s.output[head * padded + PlaceOf<V, kType>(i, unit.head_dim)];
+    }
+    if (unit.partial == nullptr) {
+      WriteRow<V>(unit, unit.first_row + head, natural, s.sum[head]);
+    } else {
+      natural[-kPartialHeader] = s.largest[head];
+      natural[1 - kPartialHeader] = s.sum[head];
+    }
+  }
+}
+
+template <typename V, DType kType>
+inline void DecodeAs(const AttentionUnit& unit, float* memory) {
+  const int group = unit.num_rows;
+  const DecodeScratch s(memory, unit.head_dim, group);
+  LoadQueries<V, kType>(unit, s);
+  DecodeTile tile;
+  tile.next_keys = FindRows(unit, unit.k, unit.first_key, Smaller(kKeyTile, unit.num_keys));
   for (int key = 0; key < unit.num_keys; key += kKeyTile) {
-    const int first = unit.first_key + key, count = Smaller(kKeyTile, unit.num_keys - key);
+    const int first = unit.first_key + key;
+    tile.num_keys = Smaller(kKeyTile, unit.num_keys - key);
+    tile.keys = tile.next_keys;
+    tile.values = FindRows(unit, unit.v, first, tile.num_keys);
+    tile.next_keys =
+        FindRows(unit, unit.k, first + kKeyTile, Smaller(kKeyTile, unit.num_keys - key - kKeyTile));
     int head = 0;
     for (; head + V::kGroupRows <= group; head += V::kGroupRows) {
-      DecodeTile<V, kType, V::kGroupRows>(unit, s, first, count, head);
+      DecodeHeads<V, kType, V::kGroupRows>(unit, s, tile, head);
     }
     if constexpr (V::kGroupRows == 4) {
-      if (head + 3 == group) DecodeTile<V, kType, 3>(unit, s, first, count, head);
-      if (head + 2 == group) DecodeTile<V, kType, 2>(unit, s, first, count, head);
+      if (head + 3 == group) DecodeHeads<V, kType, 3>(unit, s, tile, head);
+      if (head + 2 == group) DecodeHeads<V, kType, 2>(unit, s, tile, head);
     }
-    if (head + 1 == group) DecodeTile<V, kType, 1>(unit, s, first, count, head);
+    if (head + 1 == group) DecodeHeads<V, kType, 1>(unit, s, tile, head);
   }
-  for (int head = 0; head < group; ++head) {
-    const float* output = s.output + head * padded;
-    if (unit.partial == nullptr) {
-      WriteRow<V>(unit, unit.first_row + head, output, s.sum[head]);
-      continue;
-    }
-    float* partial = unit.partial + head * PartialFloats(unit.head_dim);
-    partial[0] = s.largest[head];
-    partial[1] = s.sum[head];
-    std::memcpy(partial + kPartialHeader, output, sizeof(float) * unit.head_dim);
-  }
+  WriteResults<V, kType>(unit, s);
 }
 
 template <typename V>

@@ -11,8 +11,8 @@ namespace thresher {
 namespace {
 
 constexpr const char* kOp = "attention";
-constexpr int kMinSplit = 256;  // keys; below it a merge costs more than the balance gives
-constexpr int kMaxSplits = 32;  // per row: enough for 64 cores at two KV heads
+constexpr int kSplitKeys = 192;  // aimed at; with fewer a merge costs more than the balance gives
+constexpr int kMaxSplits = 32;   // per row: enough for 64 cores at two KV heads
 constexpr std::size_t kLine = 64;
 
 std::size_t RoundUpToLine(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -62,8 +62,9 @@ std::int32_t NumBlocks(const AttentionBatch& batch) {
 }  // namespace
 
 int DecodeSplitSize(int num_keys) {
-  const int even = (num_keys + kMaxSplits - 1) / kMaxSplits;
-  return std::max(kMinSplit, (even + kKeyTile - 1) / kKeyTile * kKeyTile);
+  const int splits = std::min(kMaxSplits, (num_keys + kSplitKeys - 1) / kSplitKeys);
+  const int even = (num_keys + splits - 1) / splits;
+  return (even + kKeyTile - 1) / kKeyTile * kKeyTile;
 }
 
 int NumDecodeSplits(int num_keys) {
@@ -181,10 +182,10 @@ PartialCounts MostPartials(const AttentionBatch& largest) {
         largest.num_kv_heads;
     const std::int64_t length = largest.context_length[sequence] +
                                 largest.query_start[sequence + 1] - largest.query_start[sequence];
-    if (length <= kMinSplit) continue;
+    if (length <= kSplitKeys) continue;
     counts.merges += rows;
     counts.partials +=
-        rows * std::min<std::int64_t>(kMaxSplits, (length + kMinSplit - 1) / kMinSplit);
+        rows * std::min<std::int64_t>(kMaxSplits, (length + kSplitKeys - 1) / kSplitKeys);
   }
   return counts;
 }

@@ -60,9 +60,10 @@ struct SimdAvx2 {
   }
   // out[i] = sum of the lanes of a_i.
   static void SumOf4(F a0, F a1, F a2, F a3, float* out) {
-    const F s01 = _mm256_hadd_ps(a0, a1);
-    const F s23 = _mm256_hadd_ps(a2, a3);
-    const F s = _mm256_hadd_ps(s01, s23);
+    const F s01 = _mm256_add_ps(_mm256_unpacklo_ps(a0, a1), _mm256_unpackhi_ps(a0, a1));
+    const F s23 = _mm256_add_ps(_mm256_unpacklo_ps(a2, a3), _mm256_unpackhi_ps(a2, a3));
+    // Each half: its sums of a0, a1, a2, a3.
+    const F s = _mm256_add_ps(_mm256_shuffle_ps(s01, s23, 0x44), _mm256_shuffle_ps(s01, s23, 0xEE));
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
   }
 
@@ -76,6 +77,16 @@ struct SimdAvx2 {
   static F LoadBf16(const std::uint16_t* p) {
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  }
+  // Of 2 kLanes elements: those with even indices, those with odd indices. Cheaper than LoadBf16
+  // where the order does not matter.
+  static F LoadEvenBf16(const std::uint16_t* p) {
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), 16));
+  }
+  static F LoadOddBf16(const std::uint16_t* p) {
+    return _mm256_castsi256_ps(_mm256_and_si256(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_set1_epi32(-0x10000)));
   }
   static F LoadF16(const std::uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -52,13 +52,12 @@ struct SimdAvx512 {
   static float MaxOf(F x) { return _mm512_reduce_max_ps(x); }
   // out[i] = sum of the lanes of a_i.
   static void SumOf4(F a0, F a1, F a2, F a3, float* out) {
-    const __m256 s01 = _mm256_hadd_ps(Fold(a0), Fold(a1));
-    const __m256 s23 = _mm256_hadd_ps(Fold(a2), Fold(a3));
-    const __m256 s = _mm256_hadd_ps(s01, s23);
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
-  }
-  static __m256 Fold(F x) {
-    return _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    const F s01 = _mm512_add_ps(_mm512_unpacklo_ps(a0, a1), _mm512_unpackhi_ps(a0, a1));
+    const F s23 = _mm512_add_ps(_mm512_unpacklo_ps(a2, a3), _mm512_unpackhi_ps(a2, a3));
+    // Each quarter: its sums of a0, a1, a2, a3.
+    const F s = _mm512_add_ps(_mm512_shuffle_ps(s01, s23, 0x44), _mm512_shuffle_ps(s01, s23, 0xEE));
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
   }
 
   // First n lanes, 0 < n < kLanes; the other lanes read as zero and are not written.
@@ -71,6 +70,15 @@ struct SimdAvx512 {
   }
   static F LoadBf16(const std::uint16_t* p) {
     return WidenBf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  // Of 2 kLanes elements: those with even indices, those with odd indices. Cheaper than LoadBf16
+  // where the order does not matter.
+  static F LoadEvenBf16(const std::uint16_t* p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+  }
+  static F LoadOddBf16(const std::uint16_t* p) {
+    return _mm512_castsi512_ps(
+        _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(-0x10000)));
   }
   static F LoadF16(const std::uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));

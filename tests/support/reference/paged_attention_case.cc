@@ -192,16 +192,17 @@ PagedAttentionCase::HeadRows PagedAttentionCase::WidenHead(int sequence, int kv_
   return rows;
 }
 
-PagedAttentionCase::Reference PagedAttentionCase::ComputeReference(bool bf16_products) const {
+PagedAttentionCase::Reference PagedAttentionCase::ComputeReference(bool bf16_products,
+                                                                   int query_stride) const {
   Reference reference;
   reference.out.resize(q_.size());
-  reference.bound.resize(q_.size());
+  reference.bound.assign(q_.size(), std::numeric_limits<double>::infinity());
   const double rounding = bf16_products ? RoundingOf(DType::kBF16) : 0;
   const int group_size = shape_.num_heads / shape_.num_kv_heads;
   for (int s = 0; s < static_cast<int>(sequences_.size()); ++s) {
     for (int kv_head = 0; kv_head < shape_.num_kv_heads; ++kv_head) {
       const HeadRows rows = WidenHead(s, kv_head);
-      for (int query = 0; query < sequences_[s].query_length; ++query) {
+      for (int query = sequences_[s].query_length - 1; query >= 0; query -= query_stride) {
         for (int head = kv_head * group_size; head < (kv_head + 1) * group_size; ++head) {
           const std::int64_t row =
               (query_start_[s] + query) * std::int64_t{shape_.num_heads} + head;

@@ -49,8 +49,9 @@ class PagedAttentionCase final {
     std::vector<double> out;    // [num_tokens, num_heads, head_dim]
     std::vector<double> bound;  // the same shape: largest allowed difference, see the .cc
   };
-  // `bf16_products`: the kernel may round queries and weights to bf16.
-  Reference ComputeReference(bool bf16_products) const;
+  // `bf16_products`: the kernel may round queries and weights to bf16. Only every `query_stride`-th
+  // query of a sequence, from its last one backwards, is computed; the others' bounds are infinite.
+  Reference ComputeReference(bool bf16_products, int query_stride = 1) const;
 
  private:
   // Keys and values of one head of a sequence, [sequence length, head_dim].

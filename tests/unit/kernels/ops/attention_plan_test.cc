@@ -123,8 +123,8 @@ TEST(AttentionPlanTest, SplitsOfARowCoverItsKeysAndStayFew) {
     EXPECT_LT(size * (splits - 1), num_keys);
     EXPECT_LE(splits, 32);
   }
-  EXPECT_EQ(NumDecodeSplits(256), 1);
-  EXPECT_EQ(NumDecodeSplits(257), 2);
+  EXPECT_EQ(NumDecodeSplits(192), 1);
+  EXPECT_EQ(NumDecodeSplits(193), 2);
   EXPECT_EQ(NumDecodeSplits(16384), 32);
 }
 
