@@ -80,8 +80,11 @@ inline TileRows FindRows(const AttentionUnit& unit, const std::byte* base, int f
   return tile;
 }
 
+// Into the second-level cache: the first level tracks too few misses for memory's latency. A cache
+// of scattered 8 KiB blocks: 38 ns a key without, 32 into the first level, 19 into the second; 15
+// if the blocks lie in a row (Zen 4, 3 heads of 64, bf16, one thread, 512 keys a unit).
 inline void PrefetchRow(const std::byte* row, std::int64_t bytes) {
-  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
 }
 
 // sum[head][key] += query[head] · k[key] for one vector of each.

@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_device.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -8,6 +9,8 @@
 
 namespace thresher {
 namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 class CpuStream final : public Stream {
  public:
@@ -32,9 +35,10 @@ std::string CpuDevice::Description() const { return description_; }
 
 absl::StatusOr<DeviceBuffer> CpuDevice::Allocate(std::size_t bytes) {
   if (bytes == 0) return DeviceBuffer();
-  const std::size_t alignment = bytes >= (std::size_t{1} << 20) ? 4096 : 256;
-  // aligned_alloc wants a multiple of the alignment; pages are not touched, so a cache that is
-  // reserved but unused costs no memory.
+  const bool huge = bytes >= 2 * kHugePage;
+  const std::size_t alignment = huge ? kHugePage : bytes >= (std::size_t{1} << 20) ? 4096 : 256;
+  // aligned_alloc wants a multiple of the alignment. Pages are not touched here, so what is
+  // reserved and never used costs no memory.
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = nullptr;
   if (bytes <= PhysicalBytes()) memory = std::aligned_alloc(alignment, rounded);
@@ -42,6 +46,9 @@ absl::StatusOr<DeviceBuffer> CpuDevice::Allocate(std::size_t bytes) {
     return absl::ResourceExhaustedError("cannot allocate " + std::to_string(bytes) +
                                         " bytes of host memory");
   }
+  // Advice only. Scattered blocks of a cache are read faster: a miss of the
+  // page table's cache costs more than the 4 KiB behind it.
+  if (huge) madvise(memory, rounded, MADV_HUGEPAGE);
   return DeviceBuffer(memory, bytes, ReleaseHostMemory);
 }
 

@@ -185,17 +185,18 @@ struct Layers {
     const std::int64_t bytes = first.k.num_bytes();
     const std::int64_t count =
         std::clamp<std::int64_t>((std::int64_t{64} << 20) / (2 * bytes), 1, 30);
+    // One buffer, as an engine's pool is.
+    memory = Take(device.Allocate(2 * bytes * count));
     for (std::int64_t i = 0; i < count; ++i) {
       KvCacheLayer layer = first;
-      for (TensorView* tensor : {&layer.k, &layer.v}) {
-        memory.push_back(Take(device.Allocate(bytes)));
-        std::memcpy(memory.back().get(), tensor->data, bytes);
-        tensor->data = memory.back().get();
-      }
+      layer.k.data = memory.bytes_at(2 * i * bytes);
+      layer.v.data = memory.bytes_at((2 * i + 1) * bytes);
+      std::memcpy(layer.k.data, first.k.data, bytes);
+      std::memcpy(layer.v.data, first.v.data, bytes);
       caches.push_back(layer);
     }
   }
-  std::vector<DeviceBuffer> memory;
+  DeviceBuffer memory;
   std::vector<KvCacheLayer> caches;
 };
 
