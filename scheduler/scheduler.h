@@ -61,7 +61,7 @@ enum class FinishCause { kEndToken, kLength, kCancelled };
 struct FinishedRequest {
   RequestId id{};
   FinishCause cause{};
-  int num_generated = 0;
+  int num_generated = 0;  // tokens of committed plans, before a cancel
 };
 
 struct SchedulerLoad {
@@ -97,11 +97,12 @@ class Scheduler final {
   // Queues all or none of the specs (one request's choices). ResourceExhausted: queue full.
   // InvalidArgument: one can never fit, with what it needs and what there is; or an id is in use.
   absl::Status Submit(std::span<RequestSpec> specs, absl::Time now);
-  // No effect on an unknown or finished id. The request is in the `finished` of the next Commit, or
-  // of the next Schedule if it is in no plan.
+  // No effect on an unknown or finished id. The request enters no further plan. It is in the
+  // `finished` of the next Commit, or of the next Schedule if no plan in flight names it; until
+  // then its id is in use.
   void Cancel(RequestId id);
-  // Fills the plan; empty if nothing can run now. Requests that ended without a step (cancelled
-  // while waiting) are appended to `finished`.
+  // Fills the plan; it is empty if nothing can run now, and then not committed. Requests that were
+  // cancelled while in no plan are appended to `finished`.
   void Schedule(absl::Time now, StepPlan& plan, std::vector<FinishedRequest>& finished);
   // Plans commit in the order they were scheduled. A sample that belongs to a request which ended
   // with the plan before is ignored.
