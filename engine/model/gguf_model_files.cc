@@ -69,6 +69,11 @@ class GgufModelFiles final : public ModelFiles {
       : path_(std::move(path)), file_(std::move(file)) {}
 
   absl::Status Read() {
+    if (const std::int64_t parts = file_->Int("split.count").value_or(1); parts > 1) {
+      return absl::UnimplementedError(
+          absl::StrCat("metadata 'split.count' is ", parts,
+                       ": a model in parts is not read; join them with llama-gguf-split --merge"));
+    }
     absl::StatusOr<ModelConfig> config = ModelConfigFromGguf(*file_);
     if (!config.ok()) return config.status();
     config_ = *std::move(config);

@@ -74,6 +74,7 @@ struct GgufModel {
     for (const auto& [key, value] : strings) builder.AddString(architecture + "." + key, value);
     builder.AddInt("tokenizer.ggml.eos_token_id", eos);
     builder.AddInt("tokenizer.ggml.eot_token_id", 5);
+    if (split_count > 1) builder.AddInt("split.count", split_count);
     for (const auto& [name, tensor] : tensors) {
       std::size_t elements = 1;
       for (const std::uint64_t size : tensor.shape) elements *= size;
@@ -83,6 +84,7 @@ struct GgufModel {
     return builder.Build();
   }
   std::uint32_t eos = 3;
+  std::uint32_t split_count = 1;
 };
 
 struct GgufDamage {
@@ -135,6 +137,7 @@ const GgufDamage kGgufDamages[] = {
     {"experts", [](GgufModel& m) { m.Int("expert_count", 8); }, "expert_count"},
     {"logit scale", [](GgufModel& m) { m.Float("logit_scale", 2); }, "logit_scale"},
     {"vocab_size", [](GgufModel& m) { m.Int("vocab_size", 41); }, "vocab_size is 41"},
+    {"a part of several", [](GgufModel& m) { m.split_count = 2; }, "split.count"},
     {"eos past the vocabulary", [](GgufModel& m) { m.eos = 40; }, "eos_token_id"},
     {"tensor missing", [](GgufModel& m) { m.Drop(m.tensors, "blk.0.ffn_up.weight"); },
      "'blk.0.ffn_up.weight' is missing"},
