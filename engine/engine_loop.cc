@@ -24,6 +24,7 @@ EngineLoop::EngineLoop(const EngineLoopOptions& options, ModelRunner& runner, Re
       scheduler_(options.scheduler),
       publisher_(std::move(gate), options.stalled_reader_timeout),
       requests_(scheduler_, publisher_, inbox, observer),
+      last_progress_ns_(absl::ToUnixNanos(options.clock())),
       scheduler_load_(scheduler_.load()),
       thread_([this] { Run(); }) {}
 

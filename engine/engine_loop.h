@@ -82,7 +82,7 @@ class EngineLoop final {
 
   // What other threads ask for.
   std::atomic<bool> failed_{false}, waits_for_work_{false};
-  std::atomic<std::int64_t> last_progress_ns_{0};
+  std::atomic<std::int64_t> last_progress_ns_;
   mutable std::mutex load_mutex_;
   SchedulerLoad scheduler_load_;
   ThroughputMeter throughput_;
