@@ -1,0 +1,14 @@
+// The value of every setting that is not given.
+#pragma once
+
+#include "thresher/v1/config.pb.h"
+
+namespace thresher {
+
+v1::ServeConfig DefaultServeConfig();
+v1::GenerateConfig DefaultGenerateConfig();
+v1::BenchServeConfig DefaultBenchServeConfig();
+v1::BenchOfflineConfig DefaultBenchOfflineConfig();
+v1::BenchSchedulerConfig DefaultBenchSchedulerConfig();
+
+}  // namespace thresher

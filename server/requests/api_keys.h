@@ -1,0 +1,54 @@
+// The keys that clients must show, from a file that is read again when it changes.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace thresher {
+
+// What a key allows. Held for as long as the request runs, since it counts in the key's limit.
+struct KeyGrant {
+  std::string level;            // default attention level; empty: the server's
+  std::shared_ptr<void> lease;  // null without a limit
+};
+
+// Any thread. The file holds a key a line: KEY [level=NAME] [max_requests=N]; '#' starts a comment.
+class ApiKeys final {
+ public:
+  // An empty path: no keys are asked for. NotFound or InvalidArgument (file and line). Every level
+  // must be one of `level_names`.
+  static absl::StatusOr<std::unique_ptr<ApiKeys>> Open(const std::string& path,
+                                                       std::vector<std::string> level_names);
+
+  // `authorization` is the header's value, "Bearer KEY". Unauthenticated; ResourceExhausted if the
+  // key has as many open requests as it may. The time of the comparison does not depend on how
+  // much of a key is right.
+  absl::StatusOr<KeyGrant> Check(std::string_view authorization, absl::Time now);
+
+ private:
+  struct Key {
+    std::string text;
+    std::string level;
+    int max_requests = 0;  // 0: no limit
+    std::shared_ptr<std::atomic<int>> open;
+  };
+  ApiKeys(std::string path, std::vector<std::string> level_names);
+  absl::StatusOr<std::vector<Key>> Read() const;
+  void Refresh(absl::Time now);
+
+  const std::string path_;
+  const std::vector<std::string> level_names_;
+  std::mutex mutex_;
+  std::vector<Key> keys_;
+  absl::Time last_look_ = absl::InfinitePast();
+  std::int64_t modified_ = 0;  // of the file that was read, its clock's ticks
+};
+
+}  // namespace thresher
