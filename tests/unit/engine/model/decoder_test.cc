@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include "tests/support/logits_golden.h"
 #include "tests/support/model_run.h"
 #include "tests/support/solo_attention.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_environment.h"
 
 namespace thresher {
@@ -71,6 +76,31 @@ TEST_P(TinyDecoder, ChunksGiveTheLogitsOfOneStep) {
 
 INSTANTIATE_TEST_SUITE_P(All, TinyDecoder, ::testing::ValuesIn(testing::TinyModels()),
                          [](const auto& test) { return testing::StemOf(test.param); });
+
+// The format asks writers to align the numbers and readers not to count on it.
+TEST(Decoder, ReadsWeightsAtOddAddresses) {
+  const testing::TempFolder folder;
+  std::filesystem::copy(GoldenPath("models/llama31"), folder.path(),
+                        std::filesystem::copy_options::recursive);
+  std::ifstream file(folder.path() + "/model.safetensors", std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  std::string text = bytes.str();
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, text.data(), sizeof header_bytes);
+  text.insert(sizeof header_bytes + header_bytes, " ");
+  ++header_bytes;
+  std::memcpy(text.data(), &header_bytes, sizeof header_bytes);
+  folder.Write("model.safetensors", text);
+  auto moved = ModelFiles::Open(folder.path());
+  ASSERT_TRUE(moved.ok()) << moved.status();
+  const std::vector<TokenId> tokens = {5, 17, 90, 3};
+  auto expected = RunModel(*OpenTiny("llama31"), tokens, {});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  auto logits = RunModel(**moved, tokens, {});
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  EXPECT_EQ(*logits, *expected);
+}
 
 struct RankCase {
   const char* model;
