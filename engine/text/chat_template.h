@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -19,7 +18,8 @@ struct ChatTemplateInput {
   std::string extra;
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the prompt ends inside the last message
-  absl::Time now;                       // for strftime_now
+  absl::Time now;                       // for strftime_now, in time_zone
+  absl::TimeZone time_zone = absl::UTCTimeZone();
 };
 
 // Immutable; any thread.
