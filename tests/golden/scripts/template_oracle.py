@@ -4,6 +4,7 @@ A sandboxed, immutable environment with trim_blocks, lstrip_blocks, break and co
 json.dumps without escapes for HTML; raise_exception, strftime_now and the generation tag.
 """
 
+import copy
 import datetime
 import json
 import warnings
@@ -52,7 +53,7 @@ ENVIRONMENT = make_environment()
 def render(source, variables):
     """The text, or None where the reference fails."""
     try:
-        text = ENVIRONMENT.from_string(source).render(**variables)
+        text = ENVIRONMENT.from_string(source).render(**copy.deepcopy(variables))
         text.encode()
         return text
     except Exception:
