@@ -90,7 +90,8 @@ def main():
     parser.add_argument("--quantize", metavar="OUT", help="write a Q4_0 file of --model and stop")
     args = parser.parse_args()
     lc.llama_backend_init()
-    lc.llama_log_set(lc.llama_log_callback(lambda *_: None), None)
+    silence = lc.llama_log_callback(lambda *_: None)  # kept alive: C holds only a pointer
+    lc.llama_log_set(silence, None)
     if args.quantize:
         params = lc.llama_model_quantize_default_params()
         params.ftype = lc.LLAMA_FTYPE_MOSTLY_Q4_0
