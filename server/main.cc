@@ -1,0 +1,49 @@
+// The one binary: picks the subcommand.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "server/commands/commands.h"
+
+namespace {
+
+constexpr char kUsage[] =
+    "usage: thresher COMMAND [flags]\n"
+    "  serve     serve a model over HTTP and gRPC\n"
+    "  generate  print a completion\n"
+    "  bench     measure: bench offline, bench serve, bench scheduler\n"
+    "thresher COMMAND --help lists a command's flags\n";
+
+// OpenMP reads its settings when its library is loaded, before main. Threads that spin between
+// parallel regions would burn every core of an idle server, so the process starts itself again with
+// passive waiting, unless the operator has chosen.
+void WaitPassively(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  execv("/proc/self/exe", argv);
+  // Without /proc it runs on with OpenMP's own choice: slower beside others, never wrong.
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  WaitPassively(argv);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::string command = arguments.empty() ? "" : arguments[0];
+  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1),
+                                      arguments.end());
+  if (command == "serve") return thresher::RunServe(rest);
+  if (command == "generate") return thresher::RunGenerate(rest);
+  if (command == "bench") return thresher::RunBench(rest);
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::cout << kUsage;
+    return 0;
+  }
+  std::cerr << "thresher: " << (command.empty() ? "no command" : "unknown command " + command)
+            << "\n"
+            << kUsage;
+  return 2;
+}
