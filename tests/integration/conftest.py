@@ -3,6 +3,9 @@
 The paths are options, or the variables that deploy/test.sh sets.
 """
 
+import dataclasses
+import http.client
+import json
 import os
 import pathlib
 import queue
@@ -11,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 
 import grpc
 import openai
@@ -36,6 +38,16 @@ def paths(request):
                 pytest.fail(f"{path} is not there")
             pytest.skip(f"{path} is not there")
     return binary, model
+
+
+@dataclasses.dataclass
+class Answer:
+    status: int
+    headers: dict
+    text: str
+
+    def json(self):
+        return json.loads(self.text)
 
 
 class Server:
@@ -73,13 +85,24 @@ class Server:
         options = {"max_retries": 0, "timeout": 120, "api_key": "none", **options}
         return openai.OpenAI(base_url=self.url + "/v1", **options)
 
-    def get(self, path):
-        """Status and text, also of an error."""
+    def request(self, method, path, body=None):
+        """Any answer, errors too. A body that is no bytes is sent as JSON."""
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        connection = http.client.HTTPConnection(self.url.split("/")[2], timeout=60)
         try:
-            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.getheaders()), answer.read().decode())
+        finally:
+            connection.close()
+
+    def get(self, path):
+        answer = self.request("GET", path)
+        return answer.status, answer.text
+
+    def post(self, path, body):
+        return self.request("POST", path, body)
 
     def metric(self, name):
         for line in self.get("/metrics")[1].splitlines():

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 
-import httpx
 import openai
 import pytest
 
@@ -107,7 +106,7 @@ def test_metrics_are_clean_before_and_after_a_request(start_server):
     assert server.metric('thresher_requests_total{outcome="length"}') == 1
     assert server.metric("thresher_inter_token_seconds_count") == 2
     for name in range(200):
-        httpx.post(server.url + "/v1/completions", json={"model": f"m{name}", "prompt": "x"})
+        server.post("/v1/completions", {"model": f"m{name}", "prompt": "x"})
     assert server.get("/metrics")[1].count("\n") == after.count("\n")
     promtool = shutil.which("promtool")
     if promtool is None:
