@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <random>
 #include <string>
 #include <utility>
@@ -48,6 +49,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   EngineParts parts;
   parts.model_config = (*files)->config();
   parts.generation_defaults = (*files)->generation_defaults();
+  if (const std::optional<int> window = parts.model_config.sliding_window;
+      window.has_value() && *window == parts.model_config.max_position) {
+    std::fprintf(stderr, "level=warning event=context_capped by=sliding_window max_position=%d\n",
+                 *window);
+  }
   parts.stream_capacity = options.stream_capacity;
   parts.stalled_reader_timeout = options.stalled_reader_timeout;
   parts.seed = std::random_device()();
