@@ -23,7 +23,8 @@ inline constexpr int kMaxTopLogprobs = 20;
 
 // Order: logit_bias and banned tokens, repetition penalty, presence and frequency penalty,
 // (logprobs are taken here, before temperature and truncation), temperature, top_k, top_p, min_p,
-// draw. temperature 0 is greedy: the largest logit, ties to the lowest id, whatever the truncations
+// draw. top_p is of the mass that top_k leaves. Ties of all truncations go to the lowest id.
+// temperature 0 is greedy: the largest logit, ties to the lowest id, whatever the truncations
 // say.
 struct SamplingRow {
   float temperature = 1;
@@ -49,11 +50,12 @@ struct TokenLogprob {
 
 struct SampledToken {
   std::int32_t token = 0;
-  float logprob = 0;      // natural log; meaningful if logprobs were asked for
-  std::int32_t rank = 0;  // 1 + number of tokens with a larger logprob
-  int num_top = 0;
+  float logprob = 0;                  // natural log; meaningful if logprobs were asked for
+  std::int32_t rank = 0;              // 1 + number of tokens with a larger logprob
+  int num_top = 0;                    // fewer than asked for if fewer tokens have a finite logit
   TokenLogprob top[kMaxTopLogprobs];  // most likely first, ties to the lowest id
-  // A row with a NaN, or with no finite logit, draws nothing: token is −1 and the request fails.
+  // A row with a NaN or +infinity, or with no finite logit, draws nothing: token is −1 and the
+  // request fails.
   bool valid = true;
 };
 

@@ -7,13 +7,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "kernels/ops/transformer_ops.h"
-#include "tests/support/cpu_backends.h"
 #include "tests/support/reference/numbers.h"
+#include "tests/support/sampling_fixture.h"
 
 namespace thresher {
 namespace {
@@ -21,33 +18,8 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-class SamplingTest : public testing::TestWithParam<CpuVariant> {
+class SamplingTest : public SamplingFixture {
  protected:
-  void SetUp() override {
-    if (!MachineRuns(GetParam())) GTEST_SKIP() << "this machine lacks the instruction set";
-    backend_ = MakeCpuBackend(GetParam());
-    stream_ = backend_->device().CreateStream().value();
-  }
-
-  // One row for each element of `rows`, all with the same logits.
-  std::vector<SampledToken> SampleAll(const std::vector<float>& logits,
-                                      const std::vector<SamplingRow>& rows) {
-    std::vector<float> all;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      all.insert(all.end(), logits.begin(), logits.end());
-    }
-    std::vector<SampledToken> out(rows.size());
-    const absl::Status status = backend_->ops().Sample(
-        TensorView::Of(all.data(), DType::kF32, static_cast<std::int64_t>(rows.size()),
-                       static_cast<std::int64_t>(logits.size())),
-        rows, out, *stream_);
-    EXPECT_TRUE(status.ok()) << status;
-    return out;
-  }
-  SampledToken SampleOne(const std::vector<float>& logits, const SamplingRow& row) {
-    return SampleAll(logits, {row})[0];
-  }
-
   // How often each token is drawn at positions 0 … draws − 1.
   std::map<int, int> CountDraws(const std::vector<float>& logits, SamplingRow row, int draws) {
     std::map<int, int> counts;
@@ -83,23 +55,7 @@ class SamplingTest : public testing::TestWithParam<CpuVariant> {
     const double freedom = std::max(1.0, static_cast<double>(expected.size()) - 1);
     EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom));
   }
-
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Stream> stream_;
 };
-
-// Softmax of logits / temperature over the tokens given, or all.
-std::map<int, double> Softmax(const std::vector<float>& logits, double temperature,
-                              std::vector<int> tokens = {}) {
-  if (tokens.empty()) {
-    for (std::size_t i = 0; i < logits.size(); ++i) tokens.push_back(static_cast<int>(i));
-  }
-  std::map<int, double> result;
-  double sum = 0;
-  for (const int token : tokens) sum += result[token] = std::exp(logits[token] / temperature);
-  for (auto& [token, probability] : result) probability /= sum;
-  return result;
-}
 
 const std::vector<float> kEight = {1.0f, -0.5f, 2.0f, 0.0f, 1.5f, -2.0f, 0.5f, 1.9f};
 
@@ -267,132 +223,6 @@ TEST_P(SamplingTest, SeedChoiceAndPositionEachChangeTheDraw) {
   EXPECT_NE(SampleOne(flat, {.seed = 1, .choice_index = 2, .position = 4}).token, token);
   EXPECT_NE(SampleOne(flat, {.seed = 1ull << 40, .choice_index = 2, .position = 3}).token,
             SampleOne(flat, {.seed = 0, .choice_index = 2, .position = 3}).token);
-}
-
-TEST_P(SamplingTest, PenaltiesCountWhatTheyShould) {
-  // Token 0 is three times in the prompt; token 1 is twice generated; token 2 is negative.
-  const std::vector<float> logits = {2.0f, 2.5f, -1.0f, 1.9f};
-  const std::vector<TokenCount> counts = {{0, 3, 0}, {1, 0, 2}, {2, 1, 1}};
-  const auto logprobs = [&](SamplingRow row) {
-    row.counts = counts;
-    row.temperature = 0;
-    row.num_top_logprobs = 4;
-    std::map<int, double> result;
-    const SampledToken token = SampleOne(logits, row);
-    for (int i = 0; i < token.num_top; ++i) result[token.top[i].token] = token.top[i].logprob;
-    return result;
-  };
-  const auto expect = [&](const SamplingRow& row, const std::vector<float>& penalised) {
-    const std::map<int, double> actual = logprobs(row);
-    for (const auto& [token, probability] : Softmax(penalised, 1)) {
-      EXPECT_NEAR(actual.at(token), std::log(probability), 1e-6) << token;
-    }
-  };
-  expect({}, logits);
-  expect({.presence_penalty = 2}, {2.0f, 0.5f, -3.0f, 1.9f});
-  expect({.frequency_penalty = 0.5f}, {2.0f, 1.5f, -1.5f, 1.9f});
-  expect({.repetition_penalty = 2}, {1.0f, 1.25f, -2.0f, 1.9f});
-  expect({.repetition_penalty = 2, .presence_penalty = 1, .frequency_penalty = -0.5f},
-         {1.0f, 1.25f, -2.5f, 1.9f});
-}
-
-TEST_P(SamplingTest, BiasesComeBeforePenaltiesAndBansHold) {
-  const std::vector<TokenBias> bias = {{0, -3.0f}, {3, 5.0f}, {5, -kInfinity}};
-  const std::vector<TokenCount> counts = {{0, 1, 0}, {3, 1, 0}};
-  // Token 0: 1 − 3 = −2, doubled; token 3: 0 + 5 = 5, halved.
-  SamplingRow row = {.temperature = 0, .repetition_penalty = 2, .num_top_logprobs = 8};
-  row.counts = counts;
-  row.logit_bias = bias;
-  const SampledToken token = SampleOne(kEight, row);
-  EXPECT_EQ(token.token, 3);
-  EXPECT_EQ(token.num_top, 7);  // the banned one is not listed
-  std::map<int, double> top;
-  for (int i = 0; i < token.num_top; ++i) top[token.top[i].token] = token.top[i].logprob;
-  EXPECT_FALSE(top.contains(5));
-  EXPECT_NEAR(top.at(3) - top.at(2), 2.5 - 2.0, 1e-6);
-  EXPECT_NEAR(top.at(0) - top.at(2), -4.0 - 2.0, 1e-6);
-  const std::vector<std::int32_t> banned = {2, 7, 4};
-  EXPECT_EQ(SampleOne(kEight, {.temperature = 0, .banned = banned}).token, 0);
-}
-
-TEST_P(SamplingTest, LogprobsAreTakenBeforeTemperatureAndTruncation) {
-  const std::vector<float> logits = NormalValues(1000, 2.0, 4);
-  const std::map<int, double> all = Softmax(logits, 1);
-  const SampledToken token = SampleOne(
-      logits, {.temperature = 0.3f, .top_k = 5, .top_p = 0.9f, .seed = 2, .num_top_logprobs = 20});
-  EXPECT_NEAR(token.logprob, std::log(all.at(token.token)), 1e-5);
-  EXPECT_EQ(token.num_top, 20);
-  int larger = 0;
-  for (const float logit : logits) larger += logit > logits[token.token] ? 1 : 0;
-  EXPECT_EQ(token.rank, 1 + larger);
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_NEAR(token.top[i].logprob, std::log(all.at(token.top[i].token)), 1e-5);
-    if (i > 0) {
-      EXPECT_LE(token.top[i].logprob, token.top[i - 1].logprob);
-    }
-  }
-}
-
-TEST_P(SamplingTest, TopLogprobsOfEqualLogitsAreTheLowestIds) {
-  const SampledToken token =
-      SampleOne(std::vector<float>(500, 1.0f), {.temperature = 0, .num_top_logprobs = 3});
-  ASSERT_EQ(token.num_top, 3);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(token.top[i].token, i);
-  EXPECT_EQ(token.rank, 1);
-  EXPECT_NEAR(token.logprob, -std::log(500.0), 1e-6);
-  EXPECT_EQ(SampleOne({1.0f, 2.0f}, {.temperature = 0, .num_top_logprobs = 20}).num_top, 2);
-  EXPECT_EQ(SampleOne({1.0f, 2.0f}, {.temperature = 0, .num_top_logprobs = 0}).num_top, 0);
-}
-
-TEST_P(SamplingTest, ScoresGivenTokens) {
-  std::vector<float> logits = NormalValues(3 * 777, 2.0, 4);
-  const std::vector<float> before = logits;
-  logits[2 * 777 + 5] = kNan;
-  std::vector<SampledToken> out(3);
-  const std::vector<std::int32_t> targets = {0, 776, 3};
-  const std::vector<int> num_top = {0, 5, 2};
-  const TensorView view = TensorView::Of(logits.data(), DType::kF32, 3, 777);
-  ASSERT_TRUE(backend_->ops().ScoreTokens(view, targets, num_top, out, *stream_).ok());
-  for (int row = 0; row < 2; ++row) {
-    const std::vector<float> mine(before.begin() + row * 777, before.begin() + (row + 1) * 777);
-    const std::map<int, double> all = Softmax(mine, 1);
-    int larger = 0;
-    for (const float logit : mine) larger += logit > mine[targets[row]] ? 1 : 0;
-    EXPECT_EQ(out[row].token, targets[row]);
-    EXPECT_NEAR(out[row].logprob, std::log(all.at(targets[row])), 1e-5);
-    EXPECT_EQ(out[row].rank, 1 + larger);
-    EXPECT_EQ(out[row].num_top, num_top[row]);
-  }
-  EXPECT_FALSE(out[2].valid);
-  EXPECT_TRUE(std::equal(before.begin(), before.begin() + 2 * 777, logits.begin()));
-  const std::vector<std::int32_t> outside = {0, 777, 3};
-  EXPECT_EQ(backend_->ops().ScoreTokens(view, outside, num_top, out, *stream_).message(),
-            "score_tokens: targets is 777, expected 0 to 776");
-}
-
-TEST_P(SamplingTest, BadRowsAreNamed) {
-  const auto message_of = [&](const SamplingRow& row) {
-    std::vector<float> logits = kEight;
-    std::vector<SampledToken> out(1);
-    return std::string(
-        backend_->ops()
-            .Sample(TensorView::Of(logits.data(), DType::kF32, 1, 8), {&row, 1}, out, *stream_)
-            .message());
-  };
-  EXPECT_EQ(message_of({.temperature = -1}),
-            "sample: temperature is -1.000000, expected a finite number, at least 0");
-  EXPECT_EQ(message_of({.temperature = kNan}),
-            "sample: temperature is nan, expected a finite number, at least 0");
-  EXPECT_EQ(message_of({.top_p = 1.5f}), "sample: top_p is 1.500000, expected 0 to 1");
-  EXPECT_EQ(message_of({.min_p = kNan}), "sample: min_p is nan, expected 0 to 1");
-  EXPECT_EQ(message_of({.num_top_logprobs = 21}),
-            "sample: num_top_logprobs is 21, expected -1 to 20");
-  EXPECT_EQ(message_of({.banned = std::vector<std::int32_t>{8}}),
-            "sample: banned is 8, expected 0 to 7");
-  EXPECT_EQ(message_of({.counts = std::vector<TokenCount>{{-1, 1, 1}}}),
-            "sample: counts.token is -1, expected 0 to 7");
-  EXPECT_EQ(message_of({.logit_bias = std::vector<TokenBias>{{0, kNan}}}),
-            "sample: logit_bias.bias is nan, expected a number below infinity");
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, SamplingTest, testing::ValuesIn(kCpuVariants),
