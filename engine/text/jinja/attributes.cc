@@ -125,7 +125,7 @@ std::optional<Value> Part(const Value& object, const Value& key) {
     std::size_t start = Offset(text, index);
     std::size_t end = start;
     NextCodePoint(text, end);
-    return Value::String(text.substr(start, end - start));
+    return Value::String(text.substr(start, end - start), object.safe());
   }
   if (!object.is_sequence()) return std::nullopt;
   const Sequence& sequence = object.sequence();

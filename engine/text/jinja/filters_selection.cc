@@ -57,7 +57,7 @@ absl::StatusOr<Value> Map(Interpreter& interpreter, const Value& input,
   if (arguments.positional.empty()) return MapAttribute(interpreter, input, arguments);
   JINJA_ASSIGN_OR_RETURN(std::string name, NameAt(arguments, 0));
   const FilterRow* filter = FindFilter(name);
-  if (filter == nullptr) return Failure("No filter named '", name, "'.");
+  if (filter == nullptr) return MakeIterator({}, Failure("No filter named '", name, "'."));
   const Arguments rest = Rest(arguments, 1);
   // A filter may be map itself, on a list in a list.
   JINJA_RETURN_IF_ERROR(interpreter.budget().Enter());
@@ -77,7 +77,7 @@ absl::StatusOr<Value> Choose(Interpreter& interpreter, const Value& input,
   if (arguments.positional.size() > index) {
     JINJA_ASSIGN_OR_RETURN(std::string name, NameAt(arguments, index));
     test = FindTest(name);
-    if (test == nullptr) return Failure("No test named '", name, "'.");
+    if (test == nullptr) return MakeIterator({}, Failure("No test named '", name, "'."));
   }
   const Arguments rest = Rest(arguments, index + 1);
   std::vector<Value> kept;
@@ -105,7 +105,10 @@ absl::StatusOr<Value> Select(Interpreter& interpreter, const Value& input,
 template <bool kWanted>
 absl::StatusOr<Value> SelectAttribute(Interpreter& interpreter, const Value& input,
                                       const Arguments& arguments) {
-  if (arguments.positional.empty()) return Failure("Missing parameter for attribute name");
+  if (!Truth(input)) return MakeIterator({}, absl::OkStatus());
+  if (arguments.positional.empty()) {
+    return MakeIterator({}, Failure("Missing parameter for attribute name"));
+  }
   JINJA_ASSIGN_OR_RETURN(AttributeGetter getter, AttributeGetter::Make(arguments.positional[0]));
   return Choose(interpreter, input, arguments, getter, 1, kWanted);
 }

@@ -132,19 +132,41 @@ absl::Status SortBy(Interpreter& interpreter, std::vector<std::pair<Value, Value
   return status;
 }
 
+// One for each attribute between commas. Keys are lists even of one, as in Jinja: two that are
+// equal need no order.
+absl::StatusOr<std::vector<AttributeGetter>> SortGetters(const Value& attribute, bool ignore_case) {
+  std::vector<AttributeGetter> getters;
+  if (!attribute.is_string()) {
+    JINJA_ASSIGN_OR_RETURN(AttributeGetter getter, AttributeGetter::Make(attribute, ignore_case));
+    getters.push_back(std::move(getter));
+    return getters;
+  }
+  for (std::string_view rest = attribute.text(); true;) {
+    std::size_t comma = rest.find(',');
+    JINJA_ASSIGN_OR_RETURN(
+        AttributeGetter getter,
+        AttributeGetter::Make(Value::String(std::string(rest.substr(0, comma))), ignore_case));
+    getters.push_back(std::move(getter));
+    if (comma == std::string_view::npos) return getters;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 absl::StatusOr<Value> Sort(Interpreter& interpreter, const Value& input,
                            const Arguments& arguments) {
   JINJA_ASSIGN_OR_RETURN(
       Bound bound, Bound::Bind("sort", arguments, {"reverse", "case_sensitive", "attribute"}, 0));
-  if (bound[2].is_string() && bound[2].text().find(',') != std::string::npos) {
-    return Failure("sort by several attributes is not supported");
-  }
-  JINJA_ASSIGN_OR_RETURN(AttributeGetter getter,
-                         AttributeGetter::Make(bound[2], !bound.Flag(1, false)));
+  JINJA_ASSIGN_OR_RETURN(std::vector<AttributeGetter> getters,
+                         SortGetters(bound[2], !bound.Flag(1, false)));
   JINJA_ASSIGN_OR_RETURN(std::vector<Value> items, interpreter.Items(input));
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : items) {
-    JINJA_ASSIGN_OR_RETURN(Value key, getter.Get(interpreter, item));
+    std::vector<Value> parts;
+    for (const AttributeGetter& getter : getters) {
+      JINJA_ASSIGN_OR_RETURN(Value part, getter.Get(interpreter, item));
+      parts.push_back(std::move(part));
+    }
+    JINJA_ASSIGN_OR_RETURN(Value key, MakeSequence(SequenceKind::kList, std::move(parts)));
     keyed.emplace_back(std::move(key), std::move(item));
   }
   JINJA_RETURN_IF_ERROR(SortBy(interpreter, keyed, bound.Flag(0, false)));

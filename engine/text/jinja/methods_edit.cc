@@ -29,6 +29,12 @@ Result Stripped(Interpreter& interpreter, const Value& self, const Arguments& ar
   return interpreter.NewText(std::string(kStrip(self.text(), characters)), self.safe());
 }
 
+// Parts of a safe text are safe.
+void CopySafe(const Value& self, std::vector<Value>& pieces) {
+  if (!self.safe()) return;
+  for (Value& piece : pieces) piece = Value::String(piece.text(), true);
+}
+
 template <bool kFromRight>
 Result Split(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   JINJA_ASSIGN_OR_RETURN(Bound bound, Bound::Bind("split", arguments, {"sep", "maxsplit"}, 0));
@@ -40,6 +46,7 @@ Result Split(Interpreter& interpreter, const Value& self, const Arguments& argum
   }
   JINJA_ASSIGN_OR_RETURN(std::vector<Value> pieces, SplitText(interpreter.budget(), self.text(),
                                                               separator, max_splits, kFromRight));
+  CopySafe(self, pieces);
   return MakeSequence(SequenceKind::kList, std::move(pieces));
 }
 
@@ -50,6 +57,7 @@ Result Lines(Interpreter& interpreter, const Value& self, const Arguments& argum
     lines.push_back(Value::String(std::string(line)));
   }
   JINJA_RETURN_IF_ERROR(interpreter.budget().Step(static_cast<std::int64_t>(lines.size())));
+  CopySafe(self, lines);
   return MakeSequence(SequenceKind::kList, std::move(lines));
 }
 
@@ -64,6 +72,7 @@ Result Partition(Interpreter& interpreter, const Value& self, const Arguments& a
   } else {
     pieces.insert(kFromRight ? pieces.begin() : pieces.end(), 2, Value::String(""));
   }
+  CopySafe(self, pieces);
   return MakeSequence(SequenceKind::kTuple, std::move(pieces));
 }
 

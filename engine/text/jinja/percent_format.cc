@@ -151,10 +151,10 @@ absl::StatusOr<std::string> FormatPercent(Budget& budget, const std::string& for
     JINJA_RETURN_IF_ERROR(budget.Text(static_cast<std::int64_t>(out.size() + text.size())));
     out += text;
   }
-  // Python takes all that has subscripts for a mapping here, but tuples and strings.
-  bool counts_as_mapping = values.is_dict() || (values.is_sequence() &&
-                                                (values.sequence().kind == SequenceKind::kList ||
-                                                 values.sequence().kind == SequenceKind::kRange));
+  // Python takes all that has subscripts for a mapping here, Undefined too, but tuples and strings.
+  bool is_list = values.is_sequence() && (values.sequence().kind == SequenceKind::kList ||
+                                          values.sequence().kind == SequenceKind::kRange);
+  bool counts_as_mapping = is_list || values.is_dict() || values.is_undefined();
   if (!by_key && used < arguments.size() && !counts_as_mapping) {
     return Failure("not all arguments converted during string formatting");
   }

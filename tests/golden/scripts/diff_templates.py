@@ -21,7 +21,11 @@ import template_oracle
 # An address, a hash order or an integer of more than 64 bits says nothing about the template.
 UNSTABLE = re.compile(r"0x[0-9a-f]{6}|\d{19}|object at|<function|<Macro|LoopContext", re.IGNORECASE)
 # What the subset refuses; see engine/text/jinja/README.md.
-MISSING = re.compile(r"\b(?:cycler|joiner|lipsum|nope|encode|format\(|attr\b)")
+MISSING = re.compile(r"\b(?:cycler|joiner|lipsum|nope|encode|format\(|attr\b)|\|\w+\.")
+
+# What a template sets. A name of the request that is set is read as undefined by a macro or block
+# before that place, unless the template has read it itself: no template wants that.
+OWN = ["own", "mine"]
 
 
 class Generator:
@@ -29,8 +33,8 @@ class Generator:
         self.random = random.Random(seed)
         known = template_oracle.ENVIRONMENT.filters
         expressions = [text for line in template_constructs.EXPRESSIONS.strip().splitlines() for text in line.split(" ¦ ")]
-        self.atoms = [text for text in expressions if len(text) < 24]
-        self.names = list(template_constructs.VARIABLES)
+        self.atoms = [text for text in expressions if len(text) < 24 and "big" not in text]
+        self.names = [name for name in template_constructs.VARIABLES if name != "big"] + OWN
         filters = set(re.findall(r"\|(\w+(?:\([^()]*\))?)", " ".join(expressions)))
         self.filters = sorted(text for text in filters if text.split("(")[0] in known and "nope" not in text)
         self.tests = sorted(set(re.findall(r" is (\w+(?: \d+|\(\d+\))?)", " ".join(expressions))) - {"not", "nope"})
@@ -76,8 +80,8 @@ class Generator:
             lambda: self.tag(f"if {value}") + body + self.tag("endif"),
             lambda: self.tag(f"for x in {value}") + body + "{{ x }}{{ loop.index }}" + self.tag("endfor"),
             lambda: self.tag(f"for x in {value} if x") + body + self.tag("else") + "none" + self.tag("endfor"),
-            lambda: self.tag(f"set {self.random.choice('silq')} = {value}"),
-            lambda: self.tag("set q") + body + self.tag("endset") + "{{ q }}",
+            lambda: self.tag(f"set {self.random.choice(OWN)} = {value}"),
+            lambda: self.tag("set w") + body + self.tag("endset") + "{{ w }}",
             lambda: self.tag("macro m(a, b=1)") + body + "{{ a }}" + self.tag("endmacro") + "{{ m(" + value + ") }}",
             lambda: self.tag("filter upper") + body + self.tag("endfilter"),
             lambda: self.tag("set ns = namespace(v=0)") + self.tag("for x in l") + self.tag("set ns.v = ns.v + x") + body + self.tag("endfor") + "{{ ns.v }}",
