@@ -42,9 +42,9 @@ DType CpuGemmInputDType(const CpuGemmOptions& options);
 // any thread may read it.
 //
 // A matrix holds up to two forms:
-//   panels   tiles of 16 output rows, in 4 or 8 bits where the source is quantised, for few rows
-//            of input, where the time is that of reading the weight;
-//   oneDNN   bf16 or f32 in oneDNN's own layout, for many rows of input.
+//   panels   tiles of 16 output rows, in 4 or 8 bits where the source is quantised. They serve f32
+//            input always, bf16 input for few rows, where the time is that of reading the weight;
+//   oneDNN   bf16 in oneDNN's own layout, for many rows of bf16 input.
 // A form that the options or the build never multiply is not made.
 class CpuWeight final : public PackedWeight {
  public:
@@ -103,11 +103,13 @@ class GemmScratch final {
 
 // out = x · weightᵀ + bias.
 //   x    [n, cols], CpuGemmInputDType;   bias f32 [rows] or null data;   out f32 [n, rows]
-// A row of `out` depends on its own row of x only, and is bitwise the same for every n up to
-// kMaxPanelRows, and for every n above as far as oneDNN keeps to one order of sums; the two ranges
-// round differently. Allocates nothing, except a oneDNN product the first time that n and shape
-// meet. InvalidArgument if a dtype or shape disagrees or the weight is a table; FailedPrecondition
-// if the scratch is too small. Each thread of the team takes one contiguous slice of output rows.
+// A row of `out` depends on its own row of x only. With f32 input it is bitwise the same for every
+// n. With bf16 input it is so for every n up to kMaxPanelRows, and above that as far as oneDNN
+// keeps to one order of sums; the two ranges round differently, as oneDNN's weights are rounded to
+// bf16. Allocates nothing of its own up to kMaxPanelRows; above, oneDNN compiles a product the
+// first time that n and shape meet, and keeps small books for each call. InvalidArgument if a dtype
+// or shape disagrees or the weight is a table; FailedPrecondition if the scratch is too small. Each
+// thread of the team takes one contiguous slice of output rows.
 absl::Status CpuMatMul(TensorView x, const CpuWeight& weight, TensorView bias, TensorView out,
                        GemmScratch& scratch, ThreadTeam& team);
 
