@@ -4,10 +4,11 @@ import time
 
 import grpc
 import pytest
+from conftest import LIMIT
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 
-def generate(stubs, channel, timeout=60, metadata=None, **fields):
+def generate(stubs, channel, timeout=LIMIT, metadata=None, **fields):
     messages, services, _ = stubs
     call = services.InferenceServiceStub(channel).Generate(
         messages.GenerateRequest(**fields), timeout=timeout, metadata=metadata
@@ -79,11 +80,11 @@ def test_a_deadline_and_a_cancel_free_the_blocks(server, stubs, channel):
     messages, services, _ = stubs
     request = dict(text="Count: 1 2 3", max_tokens=1800, stopping=messages.StopOptions(ignore_eos=True))
     assert failure(stubs, channel, timeout=0.3, **request).code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    server.wait_idle(seconds=5)
+    server.wait_idle()
     call = services.InferenceServiceStub(channel).Generate(messages.GenerateRequest(**request))
     next(call)
     call.cancel()
-    server.wait_idle(seconds=5)
+    server.wait_idle()
 
 
 def test_abort(server, stubs, channel):
@@ -125,7 +126,7 @@ def test_health_follows_loading_and_draining(start_server):
         server.wait_ready()
         for service in ("", "thresher.v1.InferenceService"):
             request = health_pb2.HealthCheckRequest(service=service)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + LIMIT
             while stub.Check(request).status != serving:
                 assert time.monotonic() < deadline
         with pytest.raises(grpc.RpcError) as error:
@@ -142,7 +143,7 @@ def test_health_follows_loading_and_draining(start_server):
         assert stub.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         for _ in stream:
             pass
-    assert server.process.wait(30) == 0
+    assert server.process.wait(LIMIT) == 0
 
 
 def test_reflection_lists_the_service(channel):

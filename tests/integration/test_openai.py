@@ -157,17 +157,17 @@ def test_closing_a_stream_gives_its_blocks_back(server, client):
     assert server.metric('thresher_kv_blocks{state="owned"}') > 0
     stream.close()
     server.wait_metric('thresher_requests_total{outcome="aborted"}', aborted + 1)
-    server.wait_idle(seconds=5)
+    server.wait_idle()
 
 
 def test_hanging_up_without_a_stream_ends_the_request(server, client):
     aborted = server.metric('thresher_requests_total{outcome="aborted"}')
     with pytest.raises(openai.APITimeoutError):
-        client.with_options(timeout=0.5).completions.create(
+        client.with_options(timeout=2).completions.create(
             model=model_of(client), prompt="Count: 1 2 3", max_tokens=1800, extra_body={"ignore_eos": True}
         )
     server.wait_metric('thresher_requests_total{outcome="aborted"}', aborted + 1)
-    server.wait_idle(seconds=5)
+    server.wait_idle()
 
 
 @pytest.mark.parametrize(
@@ -255,17 +255,28 @@ def test_text_parts_are_one_text(server):
     assert count([{"type": "text", "text": "hi there"}]) == count("hi there")
 
 
-def test_a_crowd_gets_the_same_texts(client):
+def test_a_crowd_gets_the_same_tokens(client):
+    """Equal up to the first near-tie: with bf16 products of another shape a logit of about 20 may move by a
+    few of its 2^-8 roundings, so two candidates closer than 0.3 may change places."""
+    near_tie = 0.3
     prompts = [f"Number {i} is" for i in range(12)]
 
     def ask(prompt):
-        answer = client.completions.create(model=model_of(client), prompt=prompt, max_tokens=12, temperature=0)
-        return answer.choices[0].text
+        answer = client.completions.create(
+            model=model_of(client), prompt=prompt, max_tokens=12, temperature=0, logprobs=2
+        )
+        logprobs = answer.choices[0].logprobs
+        return list(zip(logprobs.tokens, logprobs.top_logprobs))
 
     alone = [ask(prompt) for prompt in prompts[:3]]
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         crowd = list(pool.map(ask, prompts))
-    assert crowd[:3] == alone
+    for one, other in zip(alone, crowd):
+        for (token, top), (crowd_token, _) in zip(one, other):
+            if token != crowd_token:
+                best, second = sorted(top.values(), reverse=True)[:2]
+                assert best - second < near_tie, (token, crowd_token, top)
+                break
 
 
 def test_a_batch_of_prompts_comes_back_in_order(client):
