@@ -22,7 +22,7 @@ struct SamplingParams {
   double top_p = 1;                        // (0, 1]
   int top_k = 0;                           // 0 or -1: off
   double min_p = 0;                        // [0, 1]
-  double repetition_penalty = 1;           // (0, 10]
+  double repetition_penalty = 1;           // 0.01 … 10
   double presence_penalty = 0;             // −2 … 2
   double frequency_penalty = 0;            // −2 … 2
   std::optional<std::uint64_t> seed = {};  // drawn at submit when absent

@@ -42,7 +42,10 @@ absl::Status ValidateSampling(const SamplingParams& sampling, int vocab_size) {
                                               "; it must be 1 or more, or 0 or -1 for none"));
   }
   if (status.ok()) status = CheckRange("min_p", sampling.min_p, 0, 1);
-  if (status.ok()) status = CheckAboveZero("repetition_penalty", sampling.repetition_penalty, 10);
+  if (status.ok()) {
+    // Lower ones divide a logit out of the range of f32.
+    status = CheckRange("repetition_penalty", sampling.repetition_penalty, 0.01, 10);
+  }
   if (status.ok()) status = CheckRange("presence_penalty", sampling.presence_penalty, -2, 2);
   if (status.ok()) status = CheckRange("frequency_penalty", sampling.frequency_penalty, -2, 2);
   if (status.ok() && sampling.logprobs.has_value()) {

@@ -69,6 +69,8 @@ TEST(RequestValidation, NamesEachBadField) {
       {"min_p", [](auto& r) { r.sampling.min_p = 1.5; }},
       {"min_p", [=](auto& r) { r.sampling.min_p = nan; }},
       {"repetition_penalty", [](auto& r) { r.sampling.repetition_penalty = 0; }},
+      {"repetition_penalty", [](auto& r) { r.sampling.repetition_penalty = 1e-300; }},
+      {"repetition_penalty", [](auto& r) { r.sampling.repetition_penalty = 0.0099; }},
       {"presence_penalty", [](auto& r) { r.sampling.presence_penalty = 3; }},
       {"frequency_penalty", [=](auto& r) { r.sampling.frequency_penalty = -infinity; }},
       {"logit_bias",
