@@ -41,8 +41,9 @@ absl::StatusOr<std::unique_ptr<GemmOnly>> GemmOnly::Create(const ModelFiles& fil
   const auto allocate = [&](std::int64_t elements, DType dtype, DeviceBuffer& buffer) {
     absl::StatusOr<DeviceBuffer> memory =
         backend.device().Allocate(static_cast<std::size_t>(elements * SizeOf(dtype)));
-    if (memory.ok()) buffer = *std::move(memory);
-    return memory.status();
+    if (!memory.ok()) return memory.status();
+    buffer = *std::move(memory);
+    return absl::OkStatus();
   };
   absl::Status status =
       allocate(max_rows * most_inputs, backend.ops().gemm_input_dtype(), gemm->input_);

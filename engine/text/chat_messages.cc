@@ -15,7 +15,6 @@ namespace {
 
 using jinja::Dict;
 using jinja::Failure;
-using jinja::Kind;
 using jinja::SequenceKind;
 using jinja::Value;
 

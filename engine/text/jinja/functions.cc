@@ -87,7 +87,7 @@ absl::StatusOr<Value> MakeNamespace(Interpreter& interpreter, const Arguments& a
 absl::StatusOr<Value> RaiseException(Interpreter& interpreter, const Arguments& arguments) {
   JINJA_ASSIGN_OR_RETURN(Bound bound, Bound::Bind("raise_exception", arguments, {"message"}, 1));
   JINJA_ASSIGN_OR_RETURN(std::string message, interpreter.Str(bound[0]));
-  return interpreter.Raise(std::move(message));
+  return interpreter.Raise(message);
 }
 
 // The C library's strftime on a time without a zone, plus Python's %f.

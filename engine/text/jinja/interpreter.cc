@@ -48,9 +48,9 @@ absl::StatusOr<std::string> Interpreter::Run(std::vector<std::pair<std::string, 
   return Failure("chat template, ", flow.status().message());
 }
 
-absl::Status Interpreter::Raise(std::string message) {
+absl::Status Interpreter::Raise(const std::string& message) {
   raised_ = true;
-  return absl::InvalidArgumentError(std::move(message));
+  return absl::InvalidArgumentError(message);
 }
 
 absl::Status Interpreter::AtLine(absl::Status status, int line) {

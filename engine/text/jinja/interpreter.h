@@ -51,7 +51,7 @@ class Interpreter {
   absl::StatusOr<Value> GetAttribute(const Value& object, std::string_view name);
   Value NewNamespace(Dict attributes);
   // The message of a refusal of the template itself.
-  absl::Status Raise(std::string message);
+  absl::Status Raise(const std::string& message);
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
