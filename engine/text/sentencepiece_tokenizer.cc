@@ -3,6 +3,7 @@
 #include "engine/text/sentencepiece_tokenizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -60,6 +61,10 @@ absl::Status SentencePieceTokenizer::Init() {
     absl::Status status = piece.text.empty() ? vocabulary_.AddHidden(piece.text, id)
                                              : vocabulary_.Add(piece.text, id);
     if (!status.ok()) return status;
+    // Scores are sorted, and NaN has no place in an order.
+    if (std::isnan(piece.score)) {
+      return absl::InvalidArgumentError(absl::StrCat("piece ", id, " has a score that is NaN"));
+    }
     longest_piece_ = std::max(longest_piece_, piece.text.size());
     token_bytes_.push_back(IsSpecialType(piece.type) ? piece.text : SymbolsToSpaces(piece.text));
     if (IsSpecialType(piece.type)) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +32,13 @@ std::string Varint(std::uint64_t value) {
 }
 
 std::string Number(int field, std::uint64_t value) { return Varint(field << 3) + Varint(value); }
+
+std::string Float(int field, float value) {
+  std::string bytes = Varint(field << 3 | 5);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(bits >> (8 * i) & 0xFF));
+  return bytes;
+}
 
 std::string Bytes(int field, const std::string& bytes) {
   return Varint(field << 3 | 2) + Varint(bytes.size()) + bytes;
@@ -103,6 +112,9 @@ TEST(SentencePieceSpecTest, RefusesPiecesThatContradictEachOther) {
   EXPECT_EQ(load(Piece("<unk>", 2) + Piece("a", 1) + Piece("a", 1)).message(),
             "token 'a' has two ids, 1 and 2");
   EXPECT_FALSE(load(Piece("<unk>", 2) + Piece("<0xGG>", 6)).ok());
+  const std::string unordered =
+      Bytes(1, Bytes(1, "a") + Float(2, std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_EQ(load(Piece("<unk>", 2) + unordered).message(), "piece 1 has a score that is NaN");
   EXPECT_FALSE(
       TokenizerFromSentencePiece(Piece("<unk>", 2) + Bytes(2, kBpe + Number(35, 1)), "").ok());
 }
