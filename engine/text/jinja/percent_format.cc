@@ -1,4 +1,5 @@
 // Python's `format % values`.
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -91,6 +92,10 @@ absl::StatusOr<std::string> Convert(Budget& budget, const Conversion& conversion
     case 'i':
     case 'u':
       if (value.is(Kind::kFloat)) {
+        // Written so that NaN fails: the cast is defined only for what fits.
+        if (!(std::fabs(value.number()) < 9.2e18)) {
+          return Failure("an integer that does not fit 64 bits");
+        }
         return PrintNumber(conversion, "ll", 'd', static_cast<long long>(value.number()));
       }
       if (!value.is_integral()) break;
