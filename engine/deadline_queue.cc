@@ -6,8 +6,15 @@
 namespace thresher {
 
 void DeadlineQueue::Add(absl::Time deadline, const std::shared_ptr<OpenRequest>& request) {
+  if (heap_.size() >= prune_at_) Prune();
   heap_.push_back({deadline, request});
   std::push_heap(heap_.begin(), heap_.end(), Later);
+}
+
+void DeadlineQueue::Prune() {
+  std::erase_if(heap_, [](const Entry& entry) { return entry.request.expired(); });
+  std::make_heap(heap_.begin(), heap_.end(), Later);
+  prune_at_ = std::max(kMinPruned, 2 * heap_.size());
 }
 
 std::shared_ptr<OpenRequest> DeadlineQueue::TakeExpired(absl::Time now) {
