@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -19,6 +20,13 @@ std::string Metadata(const grpc::CallbackServerContext& call, const char* name) 
   return std::string(found->second.data(), found->second.size());
 }
 
+// gRPC's word for "no deadline" is the last time of its clock, which is an ordinary time to absl.
+absl::Time DeadlineOf(const grpc::CallbackServerContext& call) {
+  const std::chrono::system_clock::time_point deadline = call.deadline();
+  return deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture()
+                                                                  : absl::FromChrono(deadline);
+}
+
 // Reactions come on gRPC's threads; each is posted to the stream thread, so nothing here is locked.
 // `self_` keeps the call alive until OnDone; tasks that are still queued then hold it a moment
 // longer.
@@ -30,7 +38,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
 
   void Start(const v1::GenerateRequest& message) {
     self_ = shared_from_this();
-    const auto deadline = absl::FromChrono(call_.deadline());
+    const absl::Time deadline = DeadlineOf(call_);
     const std::string level = Metadata(call_, "x-attention-level");
     absl::StatusOr<KeyGrant> grant = CheckCallKey(services_.context, call_);
     tag_ = services_.wakes.Add([weak = weak_from_this()] {
