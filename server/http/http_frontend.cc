@@ -88,9 +88,12 @@ struct HttpFrontend::State {
       socket.write_some(asio::buffer(bytes), ignored);
       return;
     }
+    // A socket that its client has reset already may refuse either.
+    error_code error;
+    const bool ipv6 = socket.local_endpoint(error).protocol() == tcp::v6();
+    const int native = error ? -1 : socket.release(error);
+    if (error) return;
     const std::int64_t id = next_id++;
-    const bool ipv6 = socket.local_endpoint().protocol() == tcp::v6();
-    const int native = socket.release();
     connections[id] =
         StartHttpConnection({io, context, wakes}, native, ipv6, [this, id] { Closed(id); });
   }
