@@ -10,8 +10,8 @@
 #include "engine/text/jinja/interpreter.h"
 #include "engine/text/jinja/json_value.h"
 #include "engine/text/jinja/parser.h"
-#include "engine/text/jinja/python_text.h"
 #include "engine/text/jinja/status_macros.h"
+#include "engine/text/utf8.h"
 
 namespace thresher {
 namespace {
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string_vi
                                                                   std::string_view bos_token,
                                                                   std::string_view eos_token) {
   for (std::string_view text : {source, bos_token, eos_token}) {
-    if (!jinja::IsUtf8(text)) return Failure("the chat template or its tokens are not UTF-8");
+    if (!IsUtf8(text)) return Failure("the chat template or its tokens are not UTF-8");
   }
   absl::StatusOr<jinja::Template> parsed = jinja::Parse(source);
   if (!parsed.ok()) {

@@ -25,6 +25,7 @@ Utf8Step ReadUtf8(std::string_view bytes);
 
 // The length of the longest prefix of whole, well-formed code points. Cost: one pass.
 std::size_t ValidUtf8Length(std::string_view text);
+inline bool IsUtf8(std::string_view text) { return ValidUtf8Length(text) == text.size(); }
 
 // Appends a code point below 0x110000 that is no surrogate.
 void AppendUtf8(std::uint32_t code_point, std::string& text);

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "engine/text/utf8.h"
 #include "server/grpc/proto_request.h"
-#include "server/http/json_text.h"
 #include "server/requests/wire_error.h"
 
 namespace thresher {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/text/utf8.h"
+
 namespace thresher {
 namespace {
 
@@ -35,40 +37,6 @@ void AppendEscaped(unsigned char byte, std::string& out) {
 
 }  // namespace
 
-int Utf8SequenceLength(std::string_view text) {
-  if (text.empty()) return 0;
-  const auto at = [text](std::size_t i) -> unsigned {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
-  };
-  const auto continues = [&at](std::size_t i) { return (at(i) & 0xC0) == 0x80; };
-  const unsigned lead = at(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return continues(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF) {
-    // E0 must not be overlong, ED must not be a surrogate.
-    const bool second = lead == 0xE0   ? at(1) >= 0xA0 && at(1) <= 0xBF
-                        : lead == 0xED ? at(1) >= 0x80 && at(1) <= 0x9F
-                                       : continues(1);
-    return second && continues(2) ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    const bool second = lead == 0xF0   ? at(1) >= 0x90 && at(1) <= 0xBF
-                        : lead == 0xF4 ? at(1) >= 0x80 && at(1) <= 0x8F
-                                       : continues(1);
-    return second && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
-
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const int length = Utf8SequenceLength(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
-
 void AppendJsonString(std::string_view text, std::string& out) {
   out += '"';
   std::size_t plain = 0;  // bytes from here on are copied as they are
@@ -80,9 +48,9 @@ void AppendJsonString(std::string_view text, std::string& out) {
       continue;
     }
     if (byte >= 0x80) {
-      const int length = Utf8SequenceLength(text.substr(i));
-      if (length > 0) {
-        i += length;
+      const Utf8Step step = ReadUtf8(text.substr(i));
+      if (step.kind == Utf8Kind::kCodePoint) {
+        i += step.length;
         continue;
       }
     }

@@ -14,8 +14,4 @@ void AppendJsonString(std::string_view text, std::string& out);
 void AppendJsonNumber(float value, std::string& out);
 void AppendJsonInteger(std::int64_t value, std::string& out);
 
-// The length of the UTF-8 sequence that starts `text`, 0 if it is not well formed.
-int Utf8SequenceLength(std::string_view text);
-bool IsUtf8(std::string_view text);
-
 }  // namespace thresher

@@ -1,5 +1,6 @@
 #include "server/http/logprobs_writer.h"
 
+#include "engine/text/utf8.h"
 #include "server/http/json_text.h"
 
 namespace thresher {

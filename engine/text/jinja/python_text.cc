@@ -14,24 +14,6 @@
 
 namespace thresher::jinja {
 
-bool IsUtf8(std::string_view text) {
-  for (std::size_t position = 0; position < text.size();) {
-    std::size_t start = position;
-    auto lead = static_cast<unsigned char>(text[start]);
-    if (lead >= 0x80 && (lead < 0xc2 || lead > 0xf4)) return false;
-    const char32_t code = NextCodePoint(text, position);
-    std::size_t length = lead < 0x80 ? 1 : (lead < 0xe0 ? 2 : (lead < 0xf0 ? 3 : 4));
-    if (start + length > text.size()) return false;
-    for (std::size_t i = start + 1; i < start + length; ++i) {
-      if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return false;
-    }
-    // Longer than needed, a surrogate, or past the last code point.
-    if (length == 3 && (code < 0x800 || (code >= 0xd800 && code <= 0xdfff))) return false;
-    if (length == 4 && (code < 0x10000 || code > 0x10ffff)) return false;
-  }
-  return true;
-}
-
 char32_t NextCodePoint(std::string_view text, std::size_t& position) {
   auto byte = [&](std::size_t at) {
     return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;

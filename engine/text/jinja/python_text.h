@@ -1,4 +1,4 @@
-// Python's str over UTF-8: positions are code points.
+// Python's str over well-formed UTF-8: positions are code points.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,6 @@
 
 namespace thresher::jinja {
 
-// Whether the text is well-formed UTF-8. The other functions here need that.
-bool IsUtf8(std::string_view text);
 // The code point at `position` (bytes), which moves past it.
 char32_t NextCodePoint(std::string_view text, std::size_t& position);
 void AppendCodePoint(char32_t code, std::string& text);

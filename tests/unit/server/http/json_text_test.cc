@@ -6,6 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "engine/text/utf8.h"
+
 namespace thresher {
 namespace {
 
