@@ -1,6 +1,5 @@
 #include "engine/model/gguf_model_files.h"
 
-#include <filesystem>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -62,7 +61,6 @@ class GgufModelFiles final : public ModelFiles {
     const std::optional<std::string_view> text = file_->String("tokenizer.chat_template");
     return text.has_value() ? std::optional<std::string>(*text) : std::nullopt;
   }
-  std::string display_name() const override { return std::filesystem::path(path_).stem(); }
 
  private:
   GgufModelFiles(std::string path, std::unique_ptr<GgufFile> file)

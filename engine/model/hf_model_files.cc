@@ -1,6 +1,5 @@
 #include "engine/model/hf_model_files.h"
 
-#include <filesystem>
 #include <unordered_set>
 #include <utility>
 
@@ -67,13 +66,6 @@ class HuggingFaceModelFiles final : public ModelFiles {
     }
     return CheckTokenizer(TokenizerFromSentencePiece(*model, tokenizer_config_), config_.vocab_size,
                           model_path);
-  }
-
-  std::string display_name() const override {
-    // "folder/" and "." have names too.
-    std::error_code error;
-    const std::filesystem::path whole = std::filesystem::weakly_canonical(path_, error);
-    return (error ? std::filesystem::path(path_) : whole).filename();
   }
 
  private:

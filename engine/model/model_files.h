@@ -37,7 +37,6 @@ class ModelFiles {
   // more tokens than the embedding has rows.
   virtual absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer() const = 0;
   virtual std::optional<std::string> chat_template() const = 0;
-  virtual std::string display_name() const = 0;  // the folder's or file's stem
 };
 
 }  // namespace thresher

@@ -208,7 +208,6 @@ TEST(GgufModelFiles, ReadsWhatMetadataAndTensorsSay) {
   EXPECT_EQ(config.head_dim, 8);
   EXPECT_EQ((*files)->generation_defaults().end_tokens, (std::vector<TokenId>{3, 5}));
   EXPECT_EQ((*files)->chat_template(), std::nullopt);
-  EXPECT_EQ((*files)->display_name(), "tiny.model");
   EXPECT_TRUE((*files)->HasWeight("lm_head.weight"));
   EXPECT_FALSE((*files)->HasWeight("output.weight"));
   EXPECT_EQ((*files)->Weight("none").status().code(), absl::StatusCode::kNotFound);
@@ -319,7 +318,6 @@ TEST(HuggingFaceModelFiles, ReadsEveryFile) {
   EXPECT_EQ((*files)->generation_defaults().end_tokens, (std::vector<TokenId>{1, 2}));
   EXPECT_EQ((*files)->generation_defaults().temperature, 0.7);
   EXPECT_EQ((*files)->chat_template(), std::nullopt);
-  EXPECT_EQ((*files)->display_name(), std::filesystem::path(folder.path()).filename());
   std::int64_t total = 0;
   for (const ExpectedWeight& weight : ExpectedWeights((*files)->config())) {
     EXPECT_TRUE((*files)->HasWeight(weight.name)) << weight.name;
