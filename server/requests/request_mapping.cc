@@ -165,16 +165,13 @@ absl::Status EncodePrompt(const CompletionRequest& request, const PromptInput& p
 
 // Refuses what can never fit before it costs a tokenisation: a token stands for at most a few
 // hundred bytes in any vocabulary, and most for less than ten.
-absl::Status CheckPromptBytes(const PromptInput& prompt, const ServedModel& model) {
+absl::Status CheckTextBytes(const char* field, std::size_t bytes, const ServedModel& model) {
   constexpr std::int64_t kMostBytesPerToken = 512;
-  const auto* text = std::get_if<std::string>(&prompt);
   const std::int64_t limit = model.engine.max_model_len();
-  if (text == nullptr || static_cast<std::int64_t>(text->size()) <= limit * kMostBytesPerToken) {
-    return absl::OkStatus();
-  }
-  return WireError(absl::StatusCode::kInvalidArgument, "context_length_exceeded", "prompt",
-                   absl::StrCat("the context limit is ", limit, " tokens; the prompt has ",
-                                text->size(), " bytes, more than that many tokens can hold"));
+  if (static_cast<std::int64_t>(bytes) <= limit * kMostBytesPerToken) return absl::OkStatus();
+  return WireError(absl::StatusCode::kInvalidArgument, "context_length_exceeded", field,
+                   absl::StrCat("the context limit is ", limit, " tokens; ", field, " has ", bytes,
+                                " bytes, more than that many tokens can hold"));
 }
 
 }  // namespace
@@ -235,13 +232,17 @@ absl::StatusOr<MappedRequest> MapRequest(CompletionRequest request, const Served
     one.request_id = num_prompts == 1 ? mapped.request_id : absl::StrCat(mapped.request_id, "-", i);
     absl::Status status;
     if (request.chat.has_value()) {
-      status = model.encoder.EncodeChat(*request.chat, request.add_special_tokens.value_or(false),
-                                        now, one.prompt);
+      status = CheckTextBytes("messages", request.chat->messages.size(), model);
+      if (status.ok()) {
+        status = model.encoder.EncodeChat(*request.chat, request.add_special_tokens.value_or(false),
+                                          now, one.prompt);
+      }
       if (status.ok() && one.prompt.empty()) {
         status = InvalidField("messages", "messages have no tokens");
       }
     } else {
-      status = CheckPromptBytes(request.prompts[i], model);
+      const auto* text = std::get_if<std::string>(&request.prompts[i]);
+      status = CheckTextBytes("prompt", text == nullptr ? 0 : text->size(), model);
       if (status.ok()) status = EncodePrompt(request, request.prompts[i], model, one.prompt);
     }
     if (!status.ok()) return status;

@@ -192,6 +192,12 @@ TEST(RequestMappingTest, TooLongIsAlwaysTheSameErrorWithBothCounts) {
   // Text that no vocabulary could fit is not tokenised first.
   const auto huge = MapRequest(Prompt(std::string(1 << 20, 'x')), *server.model, kNow);
   EXPECT_EQ(DescribeError(huge.status()).code, "context_length_exceeded");
+  CompletionRequest chat;
+  chat.chat.emplace();
+  chat.chat->messages = std::string(1 << 20, 'x');
+  const WireErrorFields fields = DescribeError(MapRequest(chat, *server.model, kNow).status());
+  EXPECT_EQ(fields.code, "context_length_exceeded");
+  EXPECT_EQ(fields.param, "messages");
 }
 
 TEST(RequestMappingTest, ARoutesDefaultLengthIsCappedByTheContext) {
