@@ -61,7 +61,11 @@ class Server:
         self.lines = []
         self._news = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        listening = self.wait_for("listening on ").split()
+        try:
+            listening = self.wait_for("listening on ").split()
+        except BaseException:
+            self.kill()
+            raise
         self.url = listening[2]
         self.grpc_address = listening[5]
 
@@ -149,9 +153,11 @@ def start_server(paths):
 
 @pytest.fixture(scope="session")
 def shared_server(paths):
-    server = Server(*paths).wait_ready()
-    yield server
-    server.kill()
+    server = Server(*paths)
+    try:
+        yield server.wait_ready()
+    finally:
+        server.kill()
 
 
 @pytest.fixture
