@@ -30,6 +30,12 @@ void* CountedAlloc(std::size_t size, std::size_t alignment) {
 [[gnu::noinline]] void* operator new[](std::size_t size) {
   return CountedAlloc(size, alignof(std::max_align_t));
 }
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return CountedAlloc(size, alignof(std::max_align_t));
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return CountedAlloc(size, alignof(std::max_align_t));
+}
 [[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   return CountedAlloc(size, static_cast<std::size_t>(alignment));
 }

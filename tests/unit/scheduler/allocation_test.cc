@@ -25,6 +25,9 @@ void* Allocate(std::size_t size, std::size_t alignment) {
 [[gnu::noinline]] void* operator new(std::size_t size) {
   return Allocate(size, alignof(std::max_align_t));
 }
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return Allocate(size, alignof(std::max_align_t));
+}
 [[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   return Allocate(size, static_cast<std::size_t>(alignment));
 }
