@@ -105,7 +105,8 @@ stage_asan() {
 }
 stage_tsan() {
   build cpu-tsan
-  run_unit cpu-tsan "$results/tsan" env TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1
+  run_unit cpu-tsan "$results/tsan" env \
+    TSAN_OPTIONS="halt_on_error=0:second_deadlock_stack=1:suppressions=$PWD/tests/support/tsan_suppressions.txt"
 }
 stage_lint() {
   local status=0
