@@ -24,6 +24,7 @@ int RunBenchOffline(const std::vector<std::string>& arguments) {
   settings.set_model(flags.model());
   settings.set_threads(flags.threads());
   settings.set_tensor_parallel(flags.tensor_parallel());
+  settings.set_cpu_isa(flags.cpu_isa());
   settings.set_kv_cache_tokens(flags.kv_cache_tokens());
   const absl::StatusOr<ServerConfig> config = ServerConfigFrom(settings);
   OfflineBenchOptions options;

@@ -30,6 +30,7 @@ v1::ServeConfig DefaultServeConfig() {
   config.set_heartbeat_seconds(15);
   config.set_drain_seconds(30);
   config.set_stall_seconds(60);
+  config.set_cpu_isa("auto");
   return config;
 }
 
@@ -61,6 +62,7 @@ v1::BenchOfflineConfig DefaultBenchOfflineConfig() {
   config.set_streams(8);
   config.set_decode_tokens(64);
   config.set_repetitions(5);
+  config.set_cpu_isa("auto");
   return config;
 }
 

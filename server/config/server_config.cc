@@ -73,6 +73,13 @@ absl::Status FillEngineOptions(const v1::ServeConfig& config, EngineOptions& eng
   } else {
     return OneOf("admission", config.admission(), "no_evict or eager");
   }
+  if (config.cpu_isa() == "avx2") {
+    engine.backend.max_isa = CpuIsa::kAvx2;
+  } else if (config.cpu_isa() == "avx512") {
+    engine.backend.max_isa = CpuIsa::kAvx512;
+  } else if (config.cpu_isa() != "auto" && config.cpu_isa() != "avx512_bf16") {
+    return OneOf("cpu-isa", config.cpu_isa(), "auto, avx2, avx512 or avx512_bf16");
+  }
   engine.tensor_parallel = config.tensor_parallel();
   engine.backend.num_threads = config.threads();
   engine.max_model_len = config.max_model_len();

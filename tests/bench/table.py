@@ -13,7 +13,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     print("| case | file | Thresher, tokens/s | llama.cpp | ratio | of its own GEMMs alone | of the weight-byte floor |")
     print("|---|---|---|---|---|---|---|")
-    for name, title in (("as_given", "Q4_1"), ("q4_0", "Q4_0")):
+    for name, title in (("as_given", "Q4_1"), ("q4_0", "Q4_0"), ("avx2", "Q4_1, ours on AVX2 alone")):
         rows = lines(folder / f"offline_{name}.jsonl")
         ours = {r["case"]: r for r in rows if "engine" not in r}
         peer = {r["case"]: r for r in rows if r.get("engine") == "llama.cpp"}

@@ -31,6 +31,7 @@ TEST(ServerConfigTest, NamesTheBadFlag) {
   } cases[] = {
       {"--model", [](auto& c) { c.clear_model(); }},
       {"--http-port", [](auto& c) { c.set_http_port(65536); }},
+      {"--cpu-isa", [](auto& c) { c.set_cpu_isa("sse"); }},
       {"--grpc-port", [](auto& c) { c.set_grpc_port(-1); }},
       {"--device", [](auto& c) { c.set_device("tpu"); }},
       {"--kv-cache-dtype", [](auto& c) { c.set_kv_cache_dtype("fp8"); }},
