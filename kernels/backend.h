@@ -18,6 +18,9 @@ struct BackendOptions {
   CpuIsa max_isa = CpuIsa::kAvx512Bf16;  // lower it to test the narrower paths
   // Weights and GEMM inputs in f32 even where bf16 is faster: for goldens.
   bool full_precision = false;
+  // One product for each weight whatever the number of rows of input, so that a row's bits never
+  // depend on its batch.
+  bool batch_invariant = false;
 };
 
 // All parts are non-null and live as long as the backend. One thread at a time.

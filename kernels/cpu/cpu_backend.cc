@@ -12,19 +12,27 @@
 namespace thresher {
 namespace {
 
-std::string Describe(CpuIsa isa, int num_threads, bool full_precision) {
+std::string Describe(CpuIsa isa, int num_threads, const BackendOptions& options) {
   constexpr const char* kNames[] = {"avx2", "avx512", "avx512bf16"};
   return std::string("cpu ") + kNames[static_cast<int>(isa)] + ", " + std::to_string(num_threads) +
-         (num_threads == 1 ? " thread" : " threads") + (full_precision ? ", full precision" : "");
+         (num_threads == 1 ? " thread" : " threads") +
+         (options.full_precision ? ", full precision" : "") +
+         (options.batch_invariant ? ", batch invariant" : "");
+}
+
+CpuGemmOptions GemmOptionsOf(CpuIsa isa, const BackendOptions& options) {
+  return {.isa = isa,
+          .many_rows = options.batch_invariant ? ManyRowsGemm::kAsFewRows : ManyRowsGemm::kFastest,
+          .full_precision = options.full_precision};
 }
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(CpuIsa isa, int num_threads, bool full_precision)
+  CpuBackend(CpuIsa isa, int num_threads, const BackendOptions& options)
       : team_(num_threads),
-        device_(Describe(isa, num_threads, full_precision)),
-        ops_({.isa = isa, .full_precision = full_precision}, team_),
-        kernels_(MakeAttentionAllKernels(isa, full_precision, team_)) {}
+        device_(Describe(isa, num_threads, options)),
+        ops_(GemmOptionsOf(isa, options), team_),
+        kernels_(MakeAttentionAllKernels(isa, options.full_precision, team_)) {}
 
   Device& device() override { return device_; }
   TransformerOps& ops() override { return ops_; }
@@ -48,8 +56,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const BackendOptions& 
   const absl::StatusOr<CpuIsa> machine = DetectCpuIsa();
   if (!machine.ok()) return machine.status();
   const int num_threads = options.num_threads == 0 ? NumUsableCores() : options.num_threads;
-  return std::make_unique<CpuBackend>(std::min(*machine, options.max_isa), num_threads,
-                                      options.full_precision);
+  return std::make_unique<CpuBackend>(std::min(*machine, options.max_isa), num_threads, options);
 }
 
 }  // namespace thresher

@@ -26,6 +26,7 @@ absl::StatusOr<std::vector<WeightRows>> CheckParts(std::span<const WeightSource>
 
 bool UsesOneDnn(const CpuGemmOptions& options) {
   if (options.many_rows == ManyRowsGemm::kBuiltIn) return false;
+  if (options.many_rows == ManyRowsGemm::kAsFewRows) return false;
   if (CpuGemmInputDType(options) == DType::kBF16) return OneDnnMultipliesBf16();
   return options.many_rows == ManyRowsGemm::kOneDnn && OneDnnMultipliesF32();
 }

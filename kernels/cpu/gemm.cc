@@ -1,6 +1,7 @@
 #include "kernels/cpu/gemm.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,10 @@ GemmScratch::GemmScratch(const CpuGemmOptions& options, int num_threads)
     : parts_(std::make_unique<Parts>()) {
   parts_->kernels = KernelsFor(options);
   parts_->num_threads = num_threads;
+  // f32 sums run in one order whichever loop they run in, so the faster loop may serve many rows.
+  if (options.many_rows == ManyRowsGemm::kAsFewRows && parts_->kernels.bf16_input) {
+    parts_->max_few_rows = std::numeric_limits<std::int64_t>::max();
+  }
 }
 GemmScratch::GemmScratch(GemmScratch&&) noexcept = default;
 GemmScratch& GemmScratch::operator=(GemmScratch&&) noexcept = default;
@@ -46,7 +51,7 @@ absl::Status GemmScratch::Reserve(std::int64_t max_rows, std::int64_t max_cols) 
   Parts& parts = *parts_;
   max_rows = std::max(max_rows, parts.max_rows);
   max_cols = std::max(max_cols, parts.max_cols);
-  const std::int64_t sums = std::min(max_rows, kMaxPanelRows) * (max_cols / 16 + 1) * 4;
+  const std::int64_t sums = std::min(max_rows, parts.max_few_rows) * (max_cols / 16 + 1) * 4;
   absl::StatusOr<AlignedBuffer> group_sums = AllocateAligned(sums);
   if (!group_sums.ok()) return group_sums.status();
   const std::int64_t strip_bytes = StripBytes(parts.kernels);

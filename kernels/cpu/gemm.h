@@ -25,8 +25,9 @@ inline constexpr std::int64_t kMaxPanelRows = 32;
 // What multiplies many rows of input. kFastest is oneDNN for bf16 input, where the build has it and
 // it accepts bf16, and the folder's own kernels for f32 input, where those read 4- or 8-bit weights
 // at 1.0 (AVX-512) to 1.5 (AVX2) times the speed of oneDNN on f32 weights, in an eighth of the
-// memory. kOneDnn asks for oneDNN wherever it can serve, kBuiltIn never.
-enum class ManyRowsGemm { kFastest, kOneDnn, kBuiltIn };
+// memory. kOneDnn asks for oneDNN wherever it can serve, kBuiltIn never. kAsFewRows gives any
+// number of rows the products of few, so that a row's bits never depend on how many there are.
+enum class ManyRowsGemm { kFastest, kOneDnn, kBuiltIn, kAsFewRows };
 
 // How weights are packed and multiplied; the same value for all weights of a backend.
 struct CpuGemmOptions {
@@ -103,13 +104,13 @@ class GemmScratch final {
 
 // out = x · weightᵀ + bias.
 //   x    [n, cols], CpuGemmInputDType;   bias f32 [rows] or null data;   out f32 [n, rows]
-// A row of `out` depends on its own row of x only. With f32 input it is bitwise the same for every
-// n. With bf16 input it is so for every n up to kMaxPanelRows, and above that as far as oneDNN
-// keeps to one order of sums; the two ranges round differently, as oneDNN's weights are rounded to
-// bf16. Allocates nothing of its own up to kMaxPanelRows; above, oneDNN compiles a product the
-// first time that n and shape meet, and keeps small books for each call. InvalidArgument if a dtype
-// or shape disagrees or the weight is a table; FailedPrecondition if the scratch is too small. Each
-// thread of the team takes one contiguous slice of output rows.
+// A row of `out` depends on its own row of x only. With f32 input, and with kAsFewRows, it is
+// bitwise the same for every n. With bf16 input it is otherwise so for every n up to kMaxPanelRows,
+// and above that as far as oneDNN keeps to one order of sums; the two ranges round differently, as
+// oneDNN's weights are rounded to bf16. Allocates nothing of its own up to kMaxPanelRows; above,
+// oneDNN compiles a product the first time that n and shape meet, and keeps small books for each
+// call. InvalidArgument if a dtype or shape disagrees or the weight is a table; FailedPrecondition
+// if the scratch is too small. Each thread of the team takes one contiguous slice of output rows.
 absl::Status CpuMatMul(TensorView x, const CpuWeight& weight, TensorView bias, TensorView out,
                        GemmScratch& scratch, ThreadTeam& team);
 

@@ -13,9 +13,10 @@ namespace thresher {
 struct GemmScratch::Parts {
   PanelKernels kernels;
   int num_threads = 1;
+  std::int64_t max_few_rows = kMaxPanelRows;  // rows of input for which weights stay integers
   std::int64_t max_rows = 0;
   std::int64_t max_cols = 0;
-  AlignedBuffer group_sums;  // f32 [min(max_rows, kMaxPanelRows), max_cols / 16]
+  AlignedBuffer group_sums;  // f32 [min(max_rows, max_few_rows), max_cols / 16]
   AlignedBuffer strips;      // [num_threads, strip_bytes]
   std::int64_t strip_bytes = 0;
   OneDnnProducts onednn;

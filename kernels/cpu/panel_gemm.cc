@@ -61,15 +61,23 @@ void MultiplyStrip(const Call& call, const PanelSegment& segment, std::int64_t t
   kernels.multiply_strip(product);
 }
 
-void MultiplyManyRows(const Call& call, const PanelSegment& segment, std::int64_t begin,
-                      std::int64_t end, std::byte* unpacked) {
-  const std::int64_t cols = segment.panel.view().cols;
+// Calls `body` with the first row and the number of rows of each block of input that stays in
+// cache.
+template <typename Body>
+void ForInputBlocks(const Call& call, std::int64_t cols, const Body& body) {
   const std::int64_t rows_in_cache = kInputBlockBytes / (cols * InputBytes(call.kernels));
   const std::int64_t block = std::max(kMinInputRows, rows_in_cache);
   const std::int64_t blocks = (call.num_rows + block - 1) / block;
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::int64_t row = call.num_rows * i / blocks;
-    const std::int64_t count = call.num_rows * (i + 1) / blocks - row;
+    body(row, call.num_rows * (i + 1) / blocks - row);
+  }
+}
+
+void MultiplyManyRows(const Call& call, const PanelSegment& segment, std::int64_t begin,
+                      std::int64_t end, std::byte* unpacked) {
+  const std::int64_t cols = segment.panel.view().cols;
+  ForInputBlocks(call, cols, [&](std::int64_t row, std::int64_t count) {
     for (std::int64_t tile = begin; tile < end; tile += call.kernels.strip_tiles) {
       const std::int64_t tiles = std::min<std::int64_t>(call.kernels.strip_tiles, end - tile);
       for (std::int64_t col = 0; col < cols; col += kStripCols) {
@@ -77,20 +85,23 @@ void MultiplyManyRows(const Call& call, const PanelSegment& segment, std::int64_
                       unpacked);
       }
     }
-  }
+  });
 }
 
 void MultiplyFewRows(const Call& call, const PanelSegment& segment, std::int64_t begin,
                      std::int64_t end, const float* group_sums) {
+  const PanelView& panel = segment.panel.view();
   PanelProduct product;
-  product.x = call.x;
-  product.x_stride = segment.panel.view().cols;
-  product.num_rows = call.num_rows;
-  product.group_sums = group_sums;
+  product.x_stride = panel.cols;
   product.bias = call.bias != nullptr ? call.bias + segment.first_row : nullptr;
-  product.out = call.out + segment.first_row;
   product.out_stride = call.out_stride;
-  call.kernels.multiply(segment.panel.view(), product, begin, end);
+  ForInputBlocks(call, panel.cols, [&](std::int64_t row, std::int64_t count) {
+    product.x = static_cast<const std::byte*>(call.x) + row * panel.cols * InputBytes(call.kernels);
+    product.num_rows = count;
+    if (panel.group != 0) product.group_sums = group_sums + row * (panel.cols / panel.group);
+    product.out = call.out + row * call.out_stride + segment.first_row;
+    call.kernels.multiply(panel, product, begin, end);
+  });
 }
 
 // The size of the groups whose sums the kernels want, or 0. All panels with minima have the same.
@@ -111,10 +122,17 @@ std::int64_t StripBytes(const PanelKernels& kernels) {
 void MultiplyPanels(const CpuWeight::Forms& forms, const void* x, std::int64_t num_rows,
                     const float* bias, float* out, GemmScratch::Parts& scratch, ThreadTeam& team) {
   const Call call{x, num_rows, bias, out, forms.rows, scratch.kernels};
-  const bool few = num_rows <= kMaxPanelRows;
+  const bool few = num_rows <= scratch.max_few_rows;
   auto* group_sums = reinterpret_cast<float*>(scratch.group_sums.get());
   const int group = few ? SummedGroup(forms, scratch.kernels) : 0;
-  if (group != 0) scratch.kernels.sum_groups(x, num_rows, forms.cols, group, group_sums);
+  if (group != 0) {
+    team.ParallelRanges(num_rows, forms.cols, [&](std::int64_t begin, std::int64_t end, int) {
+      const auto* first =
+          static_cast<const std::byte*>(x) + begin * forms.cols * InputBytes(scratch.kernels);
+      scratch.kernels.sum_groups(first, end - begin, forms.cols, group,
+                                 group_sums + begin * (forms.cols / group));
+    });
+  }
   std::int64_t num_tiles = 0;
   for (const PanelSegment& segment : forms.panels) num_tiles += segment.panel.num_tiles();
   team.ForEachThread([&](int thread) {

@@ -4,9 +4,9 @@
 // reading the same bytes at the bandwidth measured first, and each shape is checked against the
 // double reference in the same run.
 //
-//   gemm_bench [--isa=avx2|avx512|avx512bf16] [--built-in|--onednn] [--full-precision]
-//   [--format=Q4_1]
-//              [--head-format=Q8_0] [--threads=2] [--rows=1,2,4,8,16,17,32,64,512] [--runs=15]
+//   gemm_bench [--isa=avx2|avx512|avx512bf16] [--built-in|--onednn|--as-few-rows]
+//              [--full-precision] [--format=Q4_1] [--head-format=Q8_0] [--threads=2]
+//              [--rows=1,2,4,8,16,17,32,64,512] [--runs=15]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -91,6 +91,8 @@ Arguments Parse(int argc, char** argv) {
       arguments.options.isa = ParseIsa(value);
     } else if (name == "--built-in") {
       arguments.options.many_rows = ManyRowsGemm::kBuiltIn;
+    } else if (name == "--as-few-rows") {
+      arguments.options.many_rows = ManyRowsGemm::kAsFewRows;
     } else if (name == "--onednn") {
       arguments.options.many_rows = ManyRowsGemm::kOneDnn;
     } else if (name == "--full-precision") {
@@ -232,9 +234,11 @@ class ModelBench {
     const bool bf16 = CpuGemmInputDType(arguments_.options) == DType::kBF16;
     double worst = 0;
     for (const std::int64_t num_rows : {1, 8, 40}) {
-      const Bf16Rounding rounding = !bf16                       ? Bf16Rounding::kNone
-                                    : num_rows <= kMaxPanelRows ? Bf16Rounding::kPlain
-                                                                : Bf16Rounding::kAll;
+      const bool integers =
+          num_rows <= kMaxPanelRows || arguments_.options.many_rows == ManyRowsGemm::kAsFewRows;
+      const Bf16Rounding rounding = !bf16      ? Bf16Rounding::kNone
+                                    : integers ? Bf16Rounding::kPlain
+                                               : Bf16Rounding::kAll;
       const ReferenceProduct wanted =
           MultiplyReference(MakeReference(parts, rounding), x, num_rows, {});
       const std::vector<float> out = product.Multiply(input.Rows(0, num_rows), {});

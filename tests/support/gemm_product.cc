@@ -23,7 +23,8 @@ std::vector<CpuGemmOptions> AllGemmOptions() {
   std::vector<CpuGemmOptions> all;
   for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
     if (!best.ok() || isa > *best) break;
-    for (const ManyRowsGemm many_rows : {ManyRowsGemm::kOneDnn, ManyRowsGemm::kBuiltIn}) {
+    for (const ManyRowsGemm many_rows :
+         {ManyRowsGemm::kOneDnn, ManyRowsGemm::kBuiltIn, ManyRowsGemm::kAsFewRows}) {
       for (const bool full_precision : {false, true}) {
         all.push_back({.isa = isa, .many_rows = many_rows, .full_precision = full_precision});
       }
@@ -35,7 +36,7 @@ std::vector<CpuGemmOptions> AllGemmOptions() {
 std::string Describe(const CpuGemmOptions& options) {
   constexpr const char* kIsas[] = {"avx2", "avx512", "avx512bf16"};
   std::string text = kIsas[static_cast<int>(options.isa)];
-  constexpr const char* kMany[] = {" fastest", " onednn", " built-in"};
+  constexpr const char* kMany[] = {" fastest", " onednn", " built-in", " as-few-rows"};
   text += kMany[static_cast<int>(options.many_rows)];
   if (options.full_precision) text += " full-precision";
   return text;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -50,9 +51,9 @@ void ExpectMatchesReference(std::span<const WeightSource> parts,
     for (const std::int64_t num_rows : row_counts) {
       const std::vector<float> out = product.Multiply(input.Rows(0, num_rows), bias);
       const bool bf16 = CpuGemmInputDType(options) == DType::kBF16;
-      const ReferenceProduct& wanted = !bf16                       ? as_stored
-                                       : num_rows <= kMaxPanelRows ? plain_rounded
-                                                                   : all_rounded;
+      const bool integers =
+          num_rows <= kMaxPanelRows || options.many_rows == ManyRowsGemm::kAsFewRows;
+      const ReferenceProduct& wanted = !bf16 ? as_stored : integers ? plain_rounded : all_rounded;
       ExpectClose(out, wanted, RelativeBound(exact.cols),
                   Describe(options) + ", " + std::to_string(num_rows) + " rows");
     }
@@ -144,9 +145,10 @@ TEST_P(BatchTest, ARowDoesNotDependOnItsBatch) {
     GemmInput input(x, cols, options);
     const bool built_in = product.weight().forms().onednn == nullptr;
     const bool f32 = CpuGemmInputDType(options) == DType::kF32;
-    // The built-in f32 products are one for all numbers of rows. Built-in bf16 has one up to
-    // kMaxPanelRows and one above. oneDNN's order is its own.
-    const std::int64_t last = built_in && f32 ? max_rows : kMaxPanelRows;
+    const bool one_for_all = f32 || options.many_rows == ManyRowsGemm::kAsFewRows;
+    // The built-in f32 products are one for all numbers of rows, and so are those asked to be.
+    // Else built-in bf16 has one up to kMaxPanelRows and one above. oneDNN's order is its own.
+    const std::int64_t last = built_in && one_for_all ? max_rows : kMaxPanelRows;
     if (!built_in && product.weight().forms().panels.empty()) continue;
     const std::vector<float> all = product.Multiply(input.Rows(0, last), {});
     for (std::int64_t count = 1; count <= last; count += count < 10 ? 1 : 7) {
@@ -158,12 +160,43 @@ TEST_P(BatchTest, ARowDoesNotDependOnItsBatch) {
   }
 }
 
+// What --batch-invariant asks for: each row of each batch, in bits, as it is alone. More rows than
+// stay in cache at once, a bias, and parts of several formats beside one that has its own sums.
+TEST(GemmTest, AsFewRowsGivesEveryBatchTheBitsOfARowAlone) {
+  constexpr std::int64_t kCounts[] = {1, 2, 5, 8, 9, 31, 32, 33, 64, 100, 512};
+  constexpr std::int64_t kCols = 768, kMost = 512;
+  std::vector<RandomWeight> weights;
+  std::vector<WeightSource> parts;
+  for (const WeightFormat format : kAllWeightFormats) {
+    weights.push_back(RandomWeight::Make(format, 19, kCols, 13));
+  }
+  for (const RandomWeight& weight : weights) parts.push_back(weight.source());
+  const std::vector<float> x = RandomBf16Values(static_cast<std::size_t>(kMost * kCols), 14);
+  for (const CpuGemmOptions& options : AllGemmOptions()) {
+    if (options.many_rows != ManyRowsGemm::kAsFewRows) continue;
+    GemmProduct product(parts, options);
+    GemmInput input(x, kCols, options);
+    const auto rows = static_cast<std::size_t>(product.weight().rows());
+    const std::vector<float> bias = RandomBf16Values(rows, 15);
+    std::vector<float> alone;
+    for (std::int64_t row = 0; row < kMost; ++row) {
+      const std::vector<float> out = product.Multiply(input.Rows(row, 1), bias);
+      alone.insert(alone.end(), out.begin(), out.end());
+    }
+    for (const std::int64_t count : kCounts) {
+      const std::vector<float> some = product.Multiply(input.Rows(0, count), bias);
+      EXPECT_EQ(std::memcmp(some.data(), alone.data(), some.size() * sizeof(float)), 0)
+          << Describe(options) << ", " << count << " rows";
+    }
+  }
+}
+
 TEST(GemmTest, NumberOfThreadsDoesNotChangeTheResult) {
   const RandomWeight weight = RandomWeight::Make(WeightFormat::kQ5_K, 150, 512, 11);
   const WeightSource parts[] = {weight.source()};
   const std::vector<float> x = RandomBf16Values(40 * 512, 12);
-  for (CpuGemmOptions options : AllGemmOptions()) {
-    options.many_rows = ManyRowsGemm::kBuiltIn;
+  for (const CpuGemmOptions& options : AllGemmOptions()) {
+    if (options.many_rows == ManyRowsGemm::kOneDnn) continue;
     GemmInput input(x, 512, options);
     GemmProduct one(parts, options, 1);
     for (const int threads : {2, 3, 5}) {
