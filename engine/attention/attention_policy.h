@@ -33,7 +33,11 @@ struct AttentionShape {
 class LayerSelector {
  public:
   virtual ~LayerSelector() = default;
-  virtual KvSelection Select(int layer_index) = 0;
+  // Once a layer, after the step's keys are in the cache: `plan` is the group's, `layer` the whole
+  // step's tensors, which the selector may score. Allocates nothing, waits for nothing. The
+  // selection is good until the next call.
+  virtual absl::StatusOr<KvSelection> Select(int layer_index, const AttentionPlan& plan,
+                                             const AttentionLayer& layer, Stream& stream) = 0;
 };
 
 // One object for each group of rows; one thread at a time.

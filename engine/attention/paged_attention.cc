@@ -11,7 +11,7 @@ namespace {
 
 // The policy goes by position alone; the kernel of the decode phase takes single rows. A sequence
 // that is run again after a preemption has many rows past its prompt: those take the prefill kernel
-// under the decode policy, and so does a single row that does not stand among the leading ones.
+// under the decode policy.
 bool IsDecodeRow(const ScheduledSequence& sequence, int prompt_length) {
   return sequence.query_length == 1 && sequence.context_length >= prompt_length;
 }
@@ -67,6 +67,8 @@ absl::Status PagedAttention::AddGroup(int policy_index, AttentionPhase phase,
     group.query_start.push_back(
         static_cast<std::int32_t>(static_cast<std::int64_t>(rows) * i / num_sequences));
   }
+  group.first_row = group.query_start;
+  group.first_row.pop_back();
   for (int i = 0; i < num_sequences; ++i) {
     const int query_length = group.query_start[i + 1] - group.query_start[i];
     group.context_length.push_back(limits.max_sequence_length - query_length);
@@ -95,6 +97,7 @@ AttentionBatch PagedAttention::BatchOf(const Group& group) const {
           .head_dim = shape_.head_dim,
           .block_size = shape_.block_size,
           .query_start = group.query_start,
+          .first_row = group.first_row,
           .context_length = group.context_length,
           .block_tables = group.block_tables,
           .block_table_start = group.block_table_start};
@@ -103,41 +106,35 @@ AttentionBatch PagedAttention::BatchOf(const Group& group) const {
 absl::Status PagedAttention::Plan(const StepPlan& plan, std::span<const SequencePolicies> policies,
                                   Stream& stream) {
   for (Group& group : groups_) {
-    group.first_row = group.num_rows = 0;
     group.sequences.clear();
     group.query_start.assign(1, 0);
+    group.first_row.clear();
     group.context_length.clear();
     group.block_tables.clear();
     group.block_table_start.clear();
   }
   int row = 0;
-  bool leading_decodes = true;
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledSequence& sequence = plan.sequences[i];
     const SequencePolicies& policy = policies[i];
-    leading_decodes = leading_decodes && IsDecodeRow(sequence, policy.prompt_length);
     const bool past_prompt = sequence.context_length >= policy.prompt_length;
-    Group* const group =
-        FindGroup(past_prompt ? policy.decode_policy : policy.prefill_policy,
-                  leading_decodes ? AttentionPhase::kDecode : AttentionPhase::kPrefill);
-    if (group->num_rows == 0) group->first_row = row;
-    if (row != group->first_row + group->num_rows) {
-      return absl::InternalError(
-          absl::StrCat("the plan's sequence ", i, " is apart from the others of its policy"));
-    }
-    group->sequences.push_back(
+    Group& group =
+        *FindGroup(past_prompt ? policy.decode_policy : policy.prefill_policy,
+                   IsDecodeRow(sequence, policy.prompt_length) ? AttentionPhase::kDecode
+                                                               : AttentionPhase::kPrefill);
+    group.sequences.push_back(
         {sequence.context_length, sequence.query_length, policy.prompt_length});
-    group->context_length.push_back(sequence.context_length);
-    group->block_table_start.push_back(static_cast<std::int32_t>(group->block_tables.size()));
+    group.first_row.push_back(row);
+    group.context_length.push_back(sequence.context_length);
+    group.block_table_start.push_back(static_cast<std::int32_t>(group.block_tables.size()));
     for (const BlockId block : plan.BlocksOf(sequence)) {
-      group->block_tables.push_back(static_cast<std::int32_t>(block));
+      group.block_tables.push_back(static_cast<std::int32_t>(block));
     }
-    group->num_rows += sequence.query_length;
-    group->query_start.push_back(group->num_rows);
+    group.query_start.push_back(group.query_start.back() + sequence.query_length);
     row += sequence.query_length;
   }
   for (Group& group : groups_) {
-    if (group.num_rows == 0) continue;
+    if (group.sequences.empty()) continue;
     absl::StatusOr<LayerSelector*> selector = group.policy->Plan(group.sequences, stream);
     if (!selector.ok()) return selector.status();
     group.selector = *selector;
@@ -151,20 +148,14 @@ absl::Status PagedAttention::Plan(const StepPlan& plan, std::span<const Sequence
 }
 
 absl::Status PagedAttention::Run(int layer_index, TensorView q, TensorView out, Stream& stream) {
-  const auto rows_of = [](const Group& group, const TensorView& tensor) {
-    const std::int64_t row_bytes = tensor.shape[1] * tensor.shape[2] * SizeOf(tensor.dtype);
-    TensorView rows = tensor.FirstRows(group.num_rows);
-    rows.data = tensor.as<std::byte>() + group.first_row * row_bytes;
-    return rows;
-  };
+  const AttentionLayer layer{
+      .q = q, .cache = pool_.Layer(layer_index), .scale = scale_, .out = out};
   for (const Group& group : groups_) {
-    if (group.num_rows == 0) continue;
-    const AttentionLayer layer{.q = rows_of(group, q),
-                               .cache = pool_.Layer(layer_index),
-                               .scale = scale_,
-                               .out = rows_of(group, out)};
-    if (absl::Status status =
-            group.kernel->Run(group.plan, layer, group.selector->Select(layer_index), stream);
+    if (group.sequences.empty()) continue;
+    const absl::StatusOr<KvSelection> selection =
+        group.selector->Select(layer_index, group.plan, layer, stream);
+    if (!selection.ok()) return selection.status();
+    if (absl::Status status = group.kernel->Run(group.plan, layer, *selection, stream);
         !status.ok()) {
       return status;
     }

@@ -48,17 +48,17 @@ class PagedAttention final : public StepAttention {
   absl::Status Run(int layer_index, TensorView q, TensorView out, Stream& stream) override;
 
  private:
-  // Rows of one policy and phase: contiguous in the step.
+  // The sequences of one policy and phase; their rows may lie anywhere in the step.
   struct Group {
     int policy_index = 0;
     AttentionPhase phase{};
     std::unique_ptr<AttentionPolicy> policy;
     const AttentionKernel* kernel = nullptr;
     DeviceBuffer workspace;
-    // This step's share; empty if num_rows is 0.
-    int first_row = 0, num_rows = 0;
+    // This step's share.
     std::vector<SequenceAttention> sequences;
-    std::vector<std::int32_t> query_start, context_length, block_tables, block_table_start;
+    std::vector<std::int32_t> query_start, first_row, context_length;
+    std::vector<std::int32_t> block_tables, block_table_start;
     AttentionPlan plan;
     LayerSelector* selector = nullptr;
   };

@@ -20,12 +20,14 @@ std::byte* AlignToLine(void* memory) {
 
 absl::Status CheckLayer(const AttentionPlan& plan, const AttentionLayer& layer, DType kv_dtype) {
   const AttentionBatch& batch = plan.batch;
-  const std::int64_t num_tokens = batch.query_start.back();
   absl::Status status =
-      CheckTensor(kOp, "q", layer.q, {DType::kF32}, {num_tokens, batch.num_heads, batch.head_dim});
+      CheckTensor(kOp, "q", layer.q, {DType::kF32}, {kAnySize, batch.num_heads, batch.head_dim});
   if (status.ok()) {
     status = CheckTensor(kOp, "out", layer.out, {DType::kF32, DType::kBF16},
-                         {num_tokens, batch.num_heads, batch.head_dim});
+                         {layer.q.shape[0], batch.num_heads, batch.head_dim});
+  }
+  if (status.ok()) {
+    status = CheckRange(kOp, "rows of q", plan.num_rows, 0, layer.q.shape[0]);
   }
   const TensorView& k = layer.cache.k;
   if (status.ok()) {
@@ -49,7 +51,7 @@ AttentionUnit UnitOf(const AttentionPlan& plan, const AttentionLayer& layer,
   AttentionUnit unit;
   unit.group_size = batch.num_heads / batch.num_kv_heads;
   unit.query_stride = batch.num_heads * head_dim;
-  const std::int64_t at = batch.query_start[item.sequence] * unit.query_stride +
+  const std::int64_t at = batch.first_row_of(item.sequence) * unit.query_stride +
                           std::int64_t{item.kv_head} * unit.group_size * head_dim;
   unit.q = layer.q.as<float>() + at;
   unit.out = static_cast<std::byte*>(layer.out.data) + at * SizeOf(layer.out.dtype);

@@ -40,6 +40,8 @@ absl::Status CheckSequence(const AttentionBatch& batch, int sequence) {
     status = CheckRange(kOp, "context_length", context, 0, kLongest - num_queries);
   }
   if (!status.ok()) return status;
+  status = CheckRange(kOp, "first_row", batch.first_row_of(sequence), 0, kLongest);
+  if (!status.ok()) return status;
   const std::int64_t blocks = (context + num_queries + batch.block_size - 1) / batch.block_size;
   const std::int64_t start = batch.block_table_start[sequence];
   return CheckRange(kOp, "block_table_start", start, 0,
@@ -57,6 +59,15 @@ std::int32_t NumBlocks(const AttentionBatch& batch) {
     for (auto block = first; block != first + blocks; ++block) largest = std::max(largest, *block);
   }
   return largest + 1;
+}
+
+std::int32_t NumRows(const AttentionBatch& batch) {
+  std::int32_t rows = 0;
+  for (int sequence = 0; sequence < batch.num_sequences(); ++sequence) {
+    rows = std::max(rows, batch.first_row_of(sequence) + batch.query_start[sequence + 1] -
+                              batch.query_start[sequence]);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -80,6 +91,10 @@ absl::Status CheckAttentionBatch(const AttentionBatch& batch) {
                         static_cast<std::int64_t>(batch.query_start.size()), n + 1);
   }
   if (status.ok()) status = CheckCount(kOp, "query_start[0]", batch.query_start[0], 0);
+  if (status.ok() && !batch.first_row.empty()) {
+    status =
+        CheckCount(kOp, "first_row.size", static_cast<std::int64_t>(batch.first_row.size()), n);
+  }
   if (status.ok()) {
     status = CheckCount(kOp, "block_table_start.size",
                         static_cast<std::int64_t>(batch.block_table_start.size()), n);
@@ -100,6 +115,7 @@ void PlanPrefillUnits(AttentionPlan& plan) {
   const AttentionBatch& batch = plan.batch;
   const int group_size = batch.num_heads / batch.num_kv_heads;
   plan.num_blocks = NumBlocks(batch);
+  plan.num_rows = NumRows(batch);
   plan.items.clear();
   plan.merge_start.assign(1, 0);
   for (int sequence = 0; sequence < batch.num_sequences(); ++sequence) {
@@ -129,6 +145,7 @@ void PlanDecodeUnits(AttentionPlan& plan) {
   const AttentionBatch& batch = plan.batch;
   const int group_size = batch.num_heads / batch.num_kv_heads;
   plan.num_blocks = NumBlocks(batch);
+  plan.num_rows = NumRows(batch);
   plan.items.clear();
   plan.merge_start.assign(1, 0);
   for (int sequence = 0; sequence < batch.num_sequences(); ++sequence) {

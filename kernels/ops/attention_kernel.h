@@ -4,17 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/device/device.h"
 #include "kernels/device/tensor_view.h"
+#include "kernels/ops/kv_selection.h"
 #include "kernels/ops/transformer_ops.h"
 
 namespace thresher {
 
-enum class AttentionMechanism : std::uint8_t { kAll };
+enum class AttentionMechanism : std::uint8_t { kAll, kAboveThreshold, kBlocks };
 enum class AttentionPhase : std::uint8_t { kPrefill, kDecode };
 
 // The row of the kernel table that serves a group of queries.
@@ -26,31 +26,36 @@ struct AttentionKey {
   friend bool operator==(const AttentionKey&, const AttentionKey&) = default;
 };
 
-// The queries of one group. Sequence s has query rows [query_start[s], query_start[s + 1]) of q;
-// row j of it stands at position context_length[s] + j and sees every position up to its own.
+// The queries of one group. Sequence s has query_start[s + 1] − query_start[s] queries, which are
+// rows first_row[s] … of q; query j stands at position context_length[s] + j and sees every
+// position up to its own.
 struct AttentionBatch {
   int num_heads = 0;
   int num_kv_heads = 0;  // divides num_heads; head h reads KV head h / (num_heads / num_kv_heads)
   int head_dim = 0;
   int block_size = 0;                            // a multiple of 8
   std::span<const std::int32_t> query_start;     // [num_sequences + 1], ascending from 0
+  std::span<const std::int32_t> first_row;       // [num_sequences]; empty: query_start
   std::span<const std::int32_t> context_length;  // [num_sequences]
   // Sequence s owns block_tables[block_table_start[s] …]; at least ceil(sequence length /
   // block_size).
   std::span<const std::int32_t> block_tables;
   std::span<const std::int32_t> block_table_start;  // [num_sequences]
   int num_sequences() const { return static_cast<int>(context_length.size()); }
+  std::int32_t first_row_of(int sequence) const {
+    return first_row.empty() ? query_start[sequence] : first_row[sequence];
+  }
 };
 
-// Every cached position.
-struct SelectAll {};
-using KvSelection = std::variant<SelectAll>;
-
+// A layer's tensors. Rows of q and out that belong to no query of the batch are left alone.
 struct AttentionLayer {
-  TensorView q;  // [num_tokens, num_heads, head_dim] f32
+  TensorView q;  // [num_rows, num_heads, head_dim] f32
   KvCacheLayer cache;
   float scale = 0;  // multiplies q·k
-  TensorView out;   // [num_tokens, num_heads, head_dim], f32 or gemm_input dtype
+  TensorView out;   // [num_rows, num_heads, head_dim], f32 or gemm_input dtype
+  // Added to by the threshold kernel, [num_queries, num_kv_heads] in the order of query_start; null
+  // data: nobody asks. Device memory.
+  ThresholdCounts* counts = nullptr;
 };
 
 // One unit of work: some rows of a sequence for one KV head, against a range of keys. A row here is
@@ -76,6 +81,7 @@ struct AttentionPlan {
   // keys.
   std::vector<std::int32_t> merge_start;
   std::int32_t num_blocks = 0;  // 1 + the largest block id in the tables
+  std::int32_t num_rows = 0;    // 1 + the last row of q that a query has
   void* workspace = nullptr;    // the kernel's own
 };
 

@@ -27,6 +27,10 @@ struct RotaryTable {
 struct KvCacheLayer {
   TensorView k;
   TensorView v;
+  // Sums of the rows of each block that hold tokens, as they are stored, in order of slots:
+  // [num_blocks, num_kv_heads, head_dim] f32. Null data: nobody keeps them.
+  TensorView k_sums = {};
+  TensorView v_sums = {};
 };
 
 struct QkvShape {
@@ -85,7 +89,8 @@ class TransformerOps {
   // v to the cache.
   //   qkv          [n, (num_heads + 2 num_kv_heads) · head_dim] f32: q heads, k heads, v heads
   //   positions    [n], below the rows of the rotary table
-  //   slot_mapping [n], slot = block · block_size + offset; −1 skips the append
+  //   slot_mapping [n], slot = block · block_size + offset; −1 skips the append. With sums, the
+  //                slots of a block come in order; the sums start anew at a block's first slot.
   //   q            [n, num_heads, head_dim] f32
   virtual absl::Status RotateAndAppend(TensorView qkv, const QkvShape& shape, const QkNorm& norm,
                                        const RotaryTable& rotary,

@@ -14,7 +14,10 @@ class DensePolicy final : public AttentionPolicy, public LayerSelector {
   absl::StatusOr<LayerSelector*> Plan(std::span<const SequenceAttention>, Stream&) override {
     return this;
   }
-  KvSelection Select(int) override { return SelectAll{}; }
+  absl::StatusOr<KvSelection> Select(int, const AttentionPlan&, const AttentionLayer&,
+                                     Stream&) override {
+    return SelectAll{};
+  }
 };
 
 }  // namespace

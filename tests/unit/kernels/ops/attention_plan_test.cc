@@ -104,8 +104,8 @@ TEST(AttentionPlanTest, RunRefusesOtherTensorsThanPlanned) {
   };
   EXPECT_EQ(message(layer), "");
   AttentionLayer changed = layer;
-  changed.q.shape[0] = 17;
-  EXPECT_EQ(message(changed), "attention: q is f32[17, 2, 8], expected f32[18, 2, 8]");
+  changed.q.shape[0] = changed.out.shape[0] = 17;
+  EXPECT_EQ(message(changed), "attention: rows of q is 18, expected 0 to 17");
   changed = layer;
   changed.cache.k.dtype = DType::kF32;
   EXPECT_EQ(message(changed),
