@@ -1,5 +1,6 @@
 #include "kernels/cpu/attention_all.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -144,6 +145,21 @@ class AttentionAll final : public AttentionKernel {
     return true;
   }
 
+  // All keys of a row in one unit, cut and merged as they are in several: the same bits.
+  void RunSplits(AttentionUnit unit, float* scratch) const {
+    const int num_keys = unit.num_keys, split_size = DecodeSplitSize(num_keys);
+    if (num_keys <= split_size) return loops_.decode(unit, scratch);
+    float* const partials = scratch + DecodeScratchFloats(unit.head_dim, unit.group_size);
+    const std::int64_t stride = unit.group_size * PartialFloats(unit.head_dim);
+    int count = 0;
+    for (unit.first_key = 0; unit.first_key < num_keys; unit.first_key += split_size, ++count) {
+      unit.num_keys = std::min(split_size, num_keys - unit.first_key);
+      unit.partial = partials + count * stride;
+      loops_.decode(unit, scratch);
+    }
+    loops_.merge(unit, partials, count, stride, scratch);
+  }
+
   void RunItem(const AttentionPlan& plan, const AttentionLayer& layer,
                const AttentionWorkspace& layout, const AttentionWorkItem& item, int thread) const {
     auto* workspace = static_cast<std::byte*>(plan.workspace);
@@ -155,7 +171,7 @@ class AttentionAll final : public AttentionKernel {
       return;
     }
     if (item.merge < 0) {
-      loops_.decode(unit, scratch);
+      RunSplits(unit, scratch);
       return;
     }
     auto* partials = reinterpret_cast<float*>(workspace + layout.partials);

@@ -159,6 +159,12 @@ void PlanDecodeUnits(AttentionPlan& plan) {
         item.kv_head = kv_head;
         item.first_row = query * group_size;
         item.num_rows = group_size;
+        // Many queries are units enough: each runs its splits one after the other.
+        if (num_queries > 1) {
+          item.num_keys = num_keys;
+          plan.items.push_back(item);
+          continue;
+        }
         const bool split = num_keys > split_size;
         if (split) {
           item.merge = static_cast<std::int32_t>(plan.merge_start.size()) - 1;
@@ -183,10 +189,12 @@ AttentionWorkspace LayOutWorkspace(AttentionPhase phase, const AttentionBatch& b
   layout.partials = RoundUpToLine(num_merges * sizeof(std::int32_t));
   layout.scratch = layout.partials + RoundUpToLine(sizeof(float) * num_partials * group_size *
                                                    PartialFloats(batch.head_dim));
-  layout.scratch_each =
-      RoundUpToLine(sizeof(float) * (phase == AttentionPhase::kPrefill
-                                         ? PrefillScratchFloats(batch.head_dim)
-                                         : DecodeScratchFloats(batch.head_dim, group_size)));
+  const std::int64_t scratch_floats =
+      phase == AttentionPhase::kPrefill
+          ? PrefillScratchFloats(batch.head_dim)
+          : DecodeScratchFloats(batch.head_dim, group_size) +
+                kMaxSplits * group_size * PartialFloats(batch.head_dim);
+  layout.scratch_each = RoundUpToLine(sizeof(float) * scratch_floats);
   layout.total = layout.scratch + layout.scratch_each * num_threads + kLine;
   return layout;
 }
@@ -194,9 +202,7 @@ AttentionWorkspace LayOutWorkspace(AttentionPhase phase, const AttentionBatch& b
 PartialCounts MostPartials(const AttentionBatch& largest) {
   PartialCounts counts;
   for (int sequence = 0; sequence < largest.num_sequences(); ++sequence) {
-    const std::int64_t rows =
-        (std::int64_t{largest.query_start[sequence + 1]} - largest.query_start[sequence]) *
-        largest.num_kv_heads;
+    const std::int64_t rows = largest.num_kv_heads;  // only a sequence's single query is shared out
     const std::int64_t length = largest.context_length[sequence] +
                                 largest.query_start[sequence + 1] - largest.query_start[sequence];
     if (length <= kSplitKeys) continue;

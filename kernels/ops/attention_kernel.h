@@ -86,8 +86,9 @@ struct AttentionPlan {
 };
 
 // Thread rule: one caller at a time; Run uses all threads of the device. Bitwise deterministic, and
-// bitwise equal for equal inputs whatever else is in the batch: the split of a row's keys is a
-// function of its length alone and partials merge in order.
+// bitwise equal for equal inputs whatever else is in the batch, the sequence's other queries
+// included: the split of a row's keys is a function of its length alone and partials merge in
+// order.
 class AttentionKernel {
  public:
   virtual ~AttentionKernel() = default;

@@ -99,7 +99,7 @@ TEST_P(AttentionConformanceTest, LongContextsAndRoundedOutputs) {
                       .head_dim = head_dim,
                       .block_size = 32,
                       .out_dtype = DType::kBF16},
-                     {{700, 2, 1}, {192, 1, 2}, {191, 1, 3}, {383, 2, 4}});
+                     {{700, 2, 1}, {192, 1, 2}, {191, 1, 3}, {383, 2, 4}, {700, 1, 5}});
     }
   });
 }
@@ -144,6 +144,26 @@ TEST_P(AttentionConformanceTest, ChunksOfAPrefillDoNotChangeABit) {
   });
 }
 
+// Tokens that are run again many at once get the bits that they got one by one.
+TEST_P(AttentionConformanceTest, QueriesOfADecodeAtOnceHaveTheBitsOfEachAlone) {
+  ForEachRow([&](const AttentionKernel& kernel, const auto& serves) {
+    if (kernel.key().phase != AttentionPhase::kDecode || !serves(64)) return;
+    const PagedAttentionShape shape = {.num_heads = 6,
+                                       .num_kv_heads = 2,
+                                       .head_dim = 64,
+                                       .block_size = 16,
+                                       .kv_dtype = kernel.key().kv_dtype};
+    const std::vector<float> together =
+        PagedAttentionCase(shape, {{187, 600, 5}}).Run(kernel, *backend_).value();
+    for (const int query : {0, 4, 5, 6, 196, 197, 598, 599}) {
+      const std::vector<float> alone =
+          PagedAttentionCase(shape, {{187 + query, 1, 5}}).Run(kernel, *backend_).value();
+      const auto first = together.begin() + query * 6 * 64;
+      EXPECT_EQ(std::vector<float>(first, first + 6 * 64), alone) << query;
+    }
+  });
+}
+
 TEST_P(AttentionConformanceTest, PrefillAndDecodeAgreeWithinRounding) {
   for (const DType kv_dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
     AttentionKey key = {AttentionMechanism::kAll, AttentionPhase::kPrefill, kv_dtype, 64};
@@ -172,7 +192,7 @@ TEST_P(AttentionConformanceTest, ThreadsDoNotChangeABit) {
     const AttentionKernel& kernel = *backend_->kernels().rows()[row];
     PagedAttentionCase attention(
         {.num_heads = 6, .num_kv_heads = 2, .head_dim = 64, .kv_dtype = kernel.key().kv_dtype},
-        {{600, 2, 1}, {0, 50, 2}});
+        {{600, 2, 1}, {0, 50, 2}, {600, 1, 3}});
     EXPECT_EQ(attention.Run(kernel, *backend_).value(),
               attention.Run(*other->kernels().rows()[row], *other).value());
   }

@@ -72,7 +72,7 @@ TEST(AttentionPlanTest, InconsistentBatchesAreNamed) {
 TEST(AttentionPlanTest, ASmallWorkspaceIsRefused) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend({CpuIsa::kAvx2, false});
   const std::unique_ptr<Stream> stream = backend->device().CreateStream().value();
-  const PagedAttentionCase attention({}, {{600, 2, 1}});
+  const PagedAttentionCase attention({}, {{600, 1, 1}});
   for (const std::unique_ptr<AttentionKernel>& kernel : backend->kernels().rows()) {
     const std::size_t bytes = kernel->WorkspaceBytes(attention.Batch());
     AttentionPlan plan;
