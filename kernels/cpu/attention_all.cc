@@ -3,76 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <string>
 
+#include "kernels/cpu/attention_call.h"
 #include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/attention_unit.h"
-#include "kernels/device/shape_check.h"
 
 namespace thresher {
 namespace {
-
-constexpr const char* kOp = "attention";
-
-std::byte* AlignToLine(void* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return static_cast<std::byte*>(memory) + (64 - address % 64) % 64;
-}
-
-absl::Status CheckLayer(const AttentionPlan& plan, const AttentionLayer& layer, DType kv_dtype) {
-  const AttentionBatch& batch = plan.batch;
-  absl::Status status =
-      CheckTensor(kOp, "q", layer.q, {DType::kF32}, {kAnySize, batch.num_heads, batch.head_dim});
-  if (status.ok()) {
-    status = CheckTensor(kOp, "out", layer.out, {DType::kF32, DType::kBF16},
-                         {layer.q.shape[0], batch.num_heads, batch.head_dim});
-  }
-  if (status.ok()) {
-    status = CheckRange(kOp, "rows of q", plan.num_rows, 0, layer.q.shape[0]);
-  }
-  const TensorView& k = layer.cache.k;
-  if (status.ok()) {
-    status = CheckTensor(kOp, "cache.k", k, {kv_dtype},
-                         {kAnySize, batch.num_kv_heads, batch.block_size, batch.head_dim});
-  }
-  if (status.ok()) {
-    status = CheckTensor(kOp, "cache.v", layer.cache.v, {kv_dtype},
-                         {k.shape[0], k.shape[1], k.shape[2], k.shape[3]});
-  }
-  if (status.ok()) {
-    status = CheckRange(kOp, "block id", std::int64_t{plan.num_blocks} - 1, -1, k.shape[0] - 1);
-  }
-  return status;
-}
-
-AttentionUnit UnitOf(const AttentionPlan& plan, const AttentionLayer& layer,
-                     const AttentionWorkItem& item) {
-  const AttentionBatch& batch = plan.batch;
-  const std::int64_t head_dim = batch.head_dim;
-  AttentionUnit unit;
-  unit.group_size = batch.num_heads / batch.num_kv_heads;
-  unit.query_stride = batch.num_heads * head_dim;
-  const std::int64_t at = batch.first_row_of(item.sequence) * unit.query_stride +
-                          std::int64_t{item.kv_head} * unit.group_size * head_dim;
-  unit.q = layer.q.as<float>() + at;
-  unit.out = static_cast<std::byte*>(layer.out.data) + at * SizeOf(layer.out.dtype);
-  unit.out_dtype = layer.out.dtype;
-  unit.head_dim = batch.head_dim;
-  unit.scale = layer.scale;
-  unit.first_row = item.first_row;
-  unit.num_rows = item.num_rows;
-  unit.context_length = batch.context_length[item.sequence];
-  unit.first_key = item.first_key;
-  unit.num_keys = item.num_keys;
-  unit.kv_dtype = layer.cache.k.dtype;
-  unit.block_size = batch.block_size;
-  const std::int64_t head_bytes = batch.block_size * head_dim * SizeOf(unit.kv_dtype);
-  unit.k = static_cast<const std::byte*>(layer.cache.k.data) + item.kv_head * head_bytes;
-  unit.v = static_cast<const std::byte*>(layer.cache.v.data) + item.kv_head * head_bytes;
-  unit.block_bytes = batch.num_kv_heads * head_bytes;
-  unit.block_table = batch.block_tables.data() + batch.block_table_start[item.sequence];
-  return unit;
-}
 
 class AttentionAll final : public AttentionKernel {
  public:
@@ -100,19 +37,15 @@ class AttentionAll final : public AttentionKernel {
       PlanDecodeUnits(plan);
     }
     const AttentionWorkspace layout = LayoutOf(plan);
-    if (layout.total > workspace.num_bytes()) {
-      return absl::InvalidArgumentError(std::string(kOp) + ": the workspace has " +
-                                        std::to_string(workspace.num_bytes()) +
-                                        " bytes, this batch needs " + std::to_string(layout.total));
-    }
-    plan.workspace = AlignToLine(workspace.get());
+    status = TakeAttentionWorkspace(workspace, layout.total, plan);
+    if (!status.ok()) return status;
     std::memset(plan.workspace, 0, layout.partials);
     return absl::OkStatus();
   }
 
   absl::Status Run(const AttentionPlan& plan, const AttentionLayer& layer, const KvSelection&,
                    Stream&) const override {
-    absl::Status status = CheckLayer(plan, layer, key_.kv_dtype);
+    absl::Status status = CheckAttentionLayer(plan, layer, key_.kv_dtype);
     if (!status.ok()) return status;
     const AttentionWorkspace layout = LayoutOf(plan);
     const auto run = [&](std::int64_t index, int thread) {
@@ -165,7 +98,7 @@ class AttentionAll final : public AttentionKernel {
     auto* workspace = static_cast<std::byte*>(plan.workspace);
     auto* scratch =
         reinterpret_cast<float*>(workspace + layout.scratch + layout.scratch_each * thread);
-    AttentionUnit unit = UnitOf(plan, layer, item);
+    AttentionUnit unit = AttentionUnitOf(plan, layer, item);
     if (key_.phase == AttentionPhase::kPrefill) {
       loops_.prefill(unit, scratch);
       return;
@@ -193,18 +126,12 @@ class AttentionAll final : public AttentionKernel {
   ThreadTeam& team_;
 };
 
-const AttentionAllLoops& LoopsFor(CpuIsa isa, bool full_precision) {
-  if (isa == CpuIsa::kAvx2) return AttentionAllLoopsAvx2();
-  if (isa == CpuIsa::kAvx512 || full_precision) return AttentionAllLoopsAvx512();
-  return AttentionAllLoopsAvx512Bf16();
-}
-
 }  // namespace
 
 std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionAllKernels(CpuIsa isa,
                                                                       bool full_precision,
                                                                       ThreadTeam& team) {
-  const AttentionAllLoops& loops = LoopsFor(isa, full_precision);
+  const AttentionAllLoops& loops = AttentionLoopsFor(isa, full_precision);
   std::vector<std::unique_ptr<AttentionKernel>> kernels;
   for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
     for (const DType kv_dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
