@@ -1,5 +1,6 @@
 #include "kernels/cpu/rotate_and_append.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "kernels/device/shape_check.h"
@@ -36,8 +37,15 @@ absl::Status CheckCache(const KvCacheLayer& cache, const QkvShape& shape) {
   absl::Status status = CheckTensor(kOp, "cache.k", k, {DType::kBF16, DType::kF16, DType::kF32},
                                     {kAnySize, shape.num_kv_heads, kAnySize, shape.head_dim});
   if (!status.ok()) return status;
-  return CheckTensor(kOp, "cache.v", cache.v, {k.dtype},
-                     {k.shape[0], k.shape[1], k.shape[2], k.shape[3]});
+  status = CheckTensor(kOp, "cache.v", cache.v, {k.dtype},
+                       {k.shape[0], k.shape[1], k.shape[2], k.shape[3]});
+  const auto check_sums = [&](const char* name, const TensorView& sums) {
+    if (!status.ok() || sums.data == nullptr) return;
+    status = CheckTensor(kOp, name, sums, {DType::kF32}, {k.shape[0], k.shape[1], k.shape[3]});
+  };
+  check_sums("cache.k_sums", cache.k_sums);
+  check_sums("cache.v_sums", cache.v_sums);
+  return status;
 }
 
 absl::Status CheckRows(const RotateAndAppendArguments& a) {
@@ -61,7 +69,7 @@ absl::Status CheckRows(const RotateAndAppendArguments& a) {
   return status;
 }
 
-// Writes one row's heads: q out, k and v to the slot.
+// Writes one row's heads: q out, k and v to the slot; adds the slots of all rows to the sums.
 class RowWriter final {
  public:
   RowWriter(const RotateAndAppendArguments& arguments, const RowOps& row_ops)
@@ -95,6 +103,20 @@ class RowWriter final {
     }
   }
 
+  // Adds every row's slot of one KV head to the sums of its block, in order of rows. A block's
+  // first slot starts its sum anew, whatever an earlier owner of the block has left there.
+  void AddToSums(const TensorView& cache, const TensorView& sums, int head) const {
+    for (std::size_t row = 0; row < a_.slot_mapping.size(); ++row) {
+      const std::int64_t slot = a_.slot_mapping[row];
+      if (slot < 0) continue;
+      float* sum =
+          sums.as<float>() + (slot / block_size_ * a_.shape.num_kv_heads + head) * head_dim_;
+      if (slot % block_size_ == 0) std::fill_n(sum, head_dim_, 0.0f);
+      ops_.add_to_sum(SlotOf(cache, static_cast<std::int64_t>(row), head), cache.dtype, head_dim_,
+                      sum);
+    }
+  }
+
  private:
   void Rotate(const float* x, const float* norm_weight, const float* cos_sin, DType dtype,
               void* out) const {
@@ -116,6 +138,22 @@ class RowWriter final {
   const std::int64_t head_bytes_;
 };
 
+// After all rows are written. A sum is one thread's, in order of rows, so its bits depend neither
+// on threads nor on how the rows were cut into calls.
+void AddSums(const RowWriter& writer, const RotateAndAppendArguments& a, ThreadTeam& team) {
+  const std::int64_t num_heads = a.shape.num_kv_heads;
+  const std::int64_t cost = static_cast<std::int64_t>(a.slot_mapping.size()) * a.shape.head_dim;
+  const bool keeps_k = a.cache.k_sums.data != nullptr, keeps_v = a.cache.v_sums.data != nullptr;
+  if (!keeps_k && !keeps_v) return;
+  team.ParallelRanges(2 * num_heads, cost, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const int head = static_cast<int>(i % num_heads);
+      if (i < num_heads && keeps_k) writer.AddToSums(a.cache.k, a.cache.k_sums, head);
+      if (i >= num_heads && keeps_v) writer.AddToSums(a.cache.v, a.cache.v_sums, head);
+    }
+  });
+}
+
 }  // namespace
 
 absl::Status CpuRotateAndAppend(const RotateAndAppendArguments& arguments, const RowOps& row_ops,
@@ -131,6 +169,7 @@ absl::Status CpuRotateAndAppend(const RotateAndAppendArguments& arguments, const
                       [&](std::int64_t begin, std::int64_t end, int) {
                         for (std::int64_t row = begin; row < end; ++row) writer.WriteRow(row);
                       });
+  AddSums(writer, arguments, team);
   return status;
 }
 

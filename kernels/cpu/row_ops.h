@@ -31,6 +31,8 @@ struct RowOps {
   void (*rotate_head)(const float* x, const float* norm_weight, float epsilon, const float* cos_sin,
                       int rotary_dim, int head_dim, DType out_dtype, void* out);
   void (*convert)(const float* x, std::int64_t c, DType out_dtype, void* out);
+  // sum [c] += x [c] of `dtype` (f32, bf16 or f16), widened to f32.
+  void (*add_to_sum)(const void* x, DType dtype, std::int64_t c, float* sum);
 
   RowMaximum (*row_maximum)(const float* x, std::int64_t c);
   // block_max[b] = largest of x[64 b … 64 b + 64), the last block shorter.

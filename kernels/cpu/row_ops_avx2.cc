@@ -13,6 +13,7 @@ const RowOps& RowOpsAvx2() {
       .silu_mul = SiluMulRow<V>,
       .rotate_head = RotateHead<V>,
       .convert = ConvertRow<V>,
+      .add_to_sum = AddToSum<V>,
       .row_maximum = MaximumOfRow<V>,
       .block_maxima = BlockMaxima<V>,
       .exp_weights = ExpWeights<V>,

@@ -138,6 +138,17 @@ void ConvertRow(const float* x, std::int64_t c, DType out_dtype, void* out) {
 }
 
 template <typename V>
+void AddToSum(const void* x, DType dtype, std::int64_t c, float* sum) {
+  if (dtype == DType::kF32) {
+    AddRow<V, DType::kF32>(x, c, sum);
+  } else if (dtype == DType::kBF16) {
+    AddRow<V, DType::kBF16>(x, c, sum);
+  } else {
+    AddRow<V, DType::kF16>(x, c, sum);
+  }
+}
+
+template <typename V>
 void RotateHead(const float* x, const float* norm_weight, float epsilon, const float* cos_sin,
                 int rotary_dim, int head_dim, DType out_dtype, void* out) {
   float normed[256];

@@ -103,5 +103,19 @@ inline void StoreFirstAs(void* p, std::int64_t i, int n, typename V::F x) {
   }
 }
 
+// sum [count] += values [count] of `kType`, as they are.
+template <typename V, DType kType>
+inline void AddRow(const void* values, std::int64_t count, float* sum) {
+  ForVectors<V>(
+      count,
+      [&](std::int64_t i) {
+        V::Store(sum + i, V::Add(V::Load(sum + i), LoadAs<V, kType>(values, i)));
+      },
+      [&](std::int64_t i, int n) {
+        V::StoreFirst(sum + i, n,
+                      V::Add(V::LoadFirst(sum + i, n), LoadFirstAs<V, kType>(values, i, n)));
+      });
+}
+
 }  // namespace
 }  // namespace thresher
