@@ -1,8 +1,7 @@
 #include "kernels/cpu/attention_all.h"
 
-#include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <variant>
 
 #include "kernels/cpu/attention_call.h"
 #include "kernels/cpu/attention_plan.h"
@@ -43,8 +42,12 @@ class AttentionAll final : public AttentionKernel {
     return absl::OkStatus();
   }
 
-  absl::Status Run(const AttentionPlan& plan, const AttentionLayer& layer, const KvSelection&,
-                   Stream&) const override {
+  absl::Status Run(const AttentionPlan& plan, const AttentionLayer& layer,
+                   const KvSelection& selection, Stream&) const override {
+    if (!std::holds_alternative<SelectAll>(selection)) {
+      return absl::InvalidArgumentError(
+          "attention: the kernel of mechanism `all` carries out SelectAll alone");
+    }
     absl::Status status = CheckAttentionLayer(plan, layer, key_.kv_dtype);
     if (!status.ok()) return status;
     const AttentionWorkspace layout = LayoutOf(plan);
@@ -67,32 +70,6 @@ class AttentionAll final : public AttentionKernel {
                            plan.merge_start.back(), team_.num_threads());
   }
 
-  // Whether all units together take less than a fork. A key costs a row about head_dim / 4 of the
-  // elements that ThreadTeam counts in (two FMAs each, sixteen at a time).
-  static bool IsSmall(const AttentionPlan& plan) {
-    std::int64_t work = 0;
-    for (const AttentionWorkItem& item : plan.items) {
-      work += std::int64_t{item.num_rows} * item.num_keys * plan.batch.head_dim / 4;
-      if (work >= ThreadTeam::kSerialWork) return false;
-    }
-    return true;
-  }
-
-  // All keys of a row in one unit, cut and merged as they are in several: the same bits.
-  void RunSplits(AttentionUnit unit, float* scratch) const {
-    const int num_keys = unit.num_keys, split_size = DecodeSplitSize(num_keys);
-    if (num_keys <= split_size) return loops_.decode(unit, scratch);
-    float* const partials = scratch + DecodeScratchFloats(unit.head_dim, unit.group_size);
-    const std::int64_t stride = unit.group_size * PartialFloats(unit.head_dim);
-    int count = 0;
-    for (unit.first_key = 0; unit.first_key < num_keys; unit.first_key += split_size, ++count) {
-      unit.num_keys = std::min(split_size, num_keys - unit.first_key);
-      unit.partial = partials + count * stride;
-      loops_.decode(unit, scratch);
-    }
-    loops_.merge(unit, partials, count, stride, scratch);
-  }
-
   void RunItem(const AttentionPlan& plan, const AttentionLayer& layer,
                const AttentionWorkspace& layout, const AttentionWorkItem& item, int thread) const {
     auto* workspace = static_cast<std::byte*>(plan.workspace);
@@ -104,20 +81,17 @@ class AttentionAll final : public AttentionKernel {
       return;
     }
     if (item.merge < 0) {
-      RunSplits(unit, scratch);
+      DecodeAllSplits(loops_, unit, scratch);
       return;
     }
     auto* partials = reinterpret_cast<float*>(workspace + layout.partials);
     const std::int64_t stride = unit.group_size * PartialFloats(unit.head_dim);
     unit.partial = partials + item.partial * stride;
     loops_.decode(unit, scratch);
-    // The last unit to finish merges them all, in order of keys, whichever it is; and leaves the
-    // counter at zero for the next layer.
+    // The last unit to finish merges them all, in order of keys, whichever it is.
+    if (!FinishesMerge(plan, item, reinterpret_cast<std::int32_t*>(workspace))) return;
     const std::int32_t first = plan.merge_start[item.merge];
     const std::int32_t count = plan.merge_start[item.merge + 1] - first;
-    std::atomic_ref<std::int32_t> finished(reinterpret_cast<std::int32_t*>(workspace)[item.merge]);
-    if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < count) return;
-    finished.store(0, std::memory_order_relaxed);
     loops_.merge(unit, partials + first * stride, count, stride, scratch);
   }
 

@@ -1,8 +1,12 @@
 #include "kernels/cpu/attention_call.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 
+#include "kernels/cpu/attention_all.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/device/shape_check.h"
 
 namespace thresher {
@@ -88,6 +92,38 @@ const AttentionAllLoops& AttentionLoopsFor(CpuIsa isa, bool full_precision) {
   if (isa == CpuIsa::kAvx2) return AttentionAllLoopsAvx2();
   if (isa == CpuIsa::kAvx512 || full_precision) return AttentionAllLoopsAvx512();
   return AttentionAllLoopsAvx512Bf16();
+}
+
+bool IsSmall(const AttentionPlan& plan) {
+  std::int64_t work = 0;
+  for (const AttentionWorkItem& item : plan.items) {
+    work += std::int64_t{item.num_rows} * item.num_keys * plan.batch.head_dim / 4;
+    if (work >= ThreadTeam::kSerialWork) return false;
+  }
+  return true;
+}
+
+bool FinishesMerge(const AttentionPlan& plan, const AttentionWorkItem& item,
+                   std::int32_t* counters) {
+  const std::int32_t count = plan.merge_start[item.merge + 1] - plan.merge_start[item.merge];
+  std::atomic_ref<std::int32_t> finished(counters[item.merge]);
+  if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < count) return false;
+  finished.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+void DecodeAllSplits(const AttentionAllLoops& loops, AttentionUnit unit, float* scratch) {
+  const int num_keys = unit.num_keys, split_size = DecodeSplitSize(num_keys);
+  if (num_keys <= split_size) return loops.decode(unit, scratch);
+  float* const partials = scratch + DecodeScratchFloats(unit.head_dim, unit.group_size);
+  const std::int64_t stride = unit.group_size * PartialFloats(unit.head_dim);
+  int count = 0;
+  for (unit.first_key = 0; unit.first_key < num_keys; unit.first_key += split_size, ++count) {
+    unit.num_keys = std::min(split_size, num_keys - unit.first_key);
+    unit.partial = partials + count * stride;
+    loops.decode(unit, scratch);
+  }
+  loops.merge(unit, partials, count, stride, scratch);
 }
 
 }  // namespace thresher

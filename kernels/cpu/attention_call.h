@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "kernels/cpu/attention_unit.h"
@@ -27,5 +28,19 @@ AttentionUnit AttentionUnitOf(const AttentionPlan& plan, const AttentionLayer& l
 
 // full_precision forbids products in bf16.
 const AttentionAllLoops& AttentionLoopsFor(CpuIsa isa, bool full_precision);
+
+// Whether all units together take less than a fork. A key costs a row about head_dim / 4 of the
+// elements that ThreadTeam counts in (two FMAs each, sixteen at a time).
+bool IsSmall(const AttentionPlan& plan);
+
+// Counts a unit of `item`'s merge as finished. Whether it was the last; the counter is then zero
+// again for the next layer. `counters` [num_merges], at the start of the workspace.
+bool FinishesMerge(const AttentionPlan& plan, const AttentionWorkItem& item,
+                   std::int32_t* counters);
+
+// Dense decode of an item that has no merge: all keys of a row, cut and merged as they are in
+// several units, to the same bits. Scratch: DecodeScratchFloats and a partial result for each
+// split.
+void DecodeAllSplits(const AttentionAllLoops& loops, AttentionUnit unit, float* scratch);
 
 }  // namespace thresher

@@ -12,7 +12,6 @@ namespace {
 
 constexpr const char* kOp = "attention";
 constexpr int kSplitKeys = 192;  // aimed at; with fewer a merge costs more than the balance gives
-constexpr int kMaxSplits = 32;   // per row: enough for 64 cores at two KV heads
 constexpr std::size_t kLine = 64;
 
 std::size_t RoundUpToLine(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }

@@ -17,6 +17,9 @@ absl::Status CheckAttentionBatch(const AttentionBatch& batch);
 void PlanPrefillUnits(AttentionPlan& plan);
 void PlanDecodeUnits(AttentionPlan& plan);
 
+// The most ranges that decode cuts a row's keys into: enough for 64 cores at two KV heads.
+inline constexpr int kMaxSplits = 32;
+
 // The workspace: counters of finished units, one for each merge; partial results; scratch of each
 // thread. Offsets in bytes.
 struct AttentionWorkspace {

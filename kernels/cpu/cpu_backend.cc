@@ -1,10 +1,14 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cpu/attention_all.h"
+#include "kernels/cpu/attention_threshold.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_transformer_ops.h"
 #include "kernels/cpu/parallel.h"
@@ -26,13 +30,24 @@ CpuGemmOptions GemmOptionsOf(CpuIsa isa, const BackendOptions& options) {
           .full_precision = options.full_precision};
 }
 
+std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionKernels(CpuIsa isa,
+                                                                   const BackendOptions& options,
+                                                                   ThreadTeam& team) {
+  auto kernels = MakeAttentionAllKernels(isa, options.full_precision, team);
+  const auto add = [&](std::vector<std::unique_ptr<AttentionKernel>> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(kernels));
+  };
+  add(MakeAttentionThresholdKernels(isa, options.full_precision, team));
+  return kernels;
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(CpuIsa isa, int num_threads, const BackendOptions& options)
       : team_(num_threads),
         device_(Describe(isa, num_threads, options)),
         ops_(GemmOptionsOf(isa, options), team_),
-        kernels_(MakeAttentionAllKernels(isa, options.full_precision, team_)) {}
+        kernels_(MakeAttentionKernels(isa, options, team_)) {}
 
   Device& device() override { return device_; }
   TransformerOps& ops() override { return ops_; }

@@ -47,6 +47,12 @@ struct SimdAvx2 {
   static F Select(Mask m, F yes, F no) { return _mm256_blendv_ps(no, yes, m); }
   static F ZeroWhere(Mask m, F x) { return _mm256_andnot_ps(m, x); }
   static unsigned Bits(Mask m) { return static_cast<unsigned>(_mm256_movemask_ps(m)); }
+  // Lane i is set if bit i is.
+  static Mask MaskOf(unsigned bits) {
+    const __m256i lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lanes);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lanes));
+  }
 
   static float SumOf(F x) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

@@ -47,6 +47,8 @@ struct SimdAvx512 {
     return _mm512_maskz_mov_ps(static_cast<Mask>(~static_cast<unsigned>(m)), x);
   }
   static unsigned Bits(Mask m) { return m; }
+  // Lane i is set if bit i is.
+  static Mask MaskOf(unsigned bits) { return static_cast<Mask>(bits); }
 
   static float SumOf(F x) { return _mm512_reduce_add_ps(x); }
   static float MaxOf(F x) { return _mm512_reduce_max_ps(x); }

@@ -60,6 +60,69 @@ PagedAttentionCase::PagedAttentionCase(const PagedAttentionShape& shape,
     const std::vector<float> q = NormalValues(length * q_row, 1.5, 3 * sequence.seed + 3);
     q_.insert(q_.end(), q.begin() + sequence.context_length * q_row, q.end());
   }
+  UpdateSums();
+}
+
+void PagedAttentionCase::UpdateSums() {
+  const int dim = shape_.head_dim;
+  k_sums_.assign(std::int64_t{num_blocks_} * shape_.num_kv_heads * dim,
+                 std::numeric_limits<float>::quiet_NaN());
+  v_sums_ = k_sums_;
+  for (std::size_t s = 0; s < sequences_.size(); ++s) {
+    const int length = sequences_[s].context_length + sequences_[s].query_length;
+    for (int position = 0; position < length; ++position) {
+      for (int head = 0; head < shape_.num_kv_heads; ++head) {
+        const std::int64_t from = ElementOf(static_cast<int>(s), head, position);
+        const std::int64_t to = from / (std::int64_t{shape_.block_size} * dim) * dim;
+        for (int d = 0; d < dim; ++d) {
+          if (position % shape_.block_size == 0) k_sums_[to + d] = v_sums_[to + d] = 0;
+          k_sums_[to + d] += static_cast<float>(ReadElement(k_.data(), shape_.kv_dtype, from + d));
+          v_sums_[to + d] += static_cast<float>(ReadElement(v_.data(), shape_.kv_dtype, from + d));
+        }
+      }
+    }
+  }
+}
+
+std::vector<double> PagedAttentionCase::Key(int sequence, int kv_head, int position) const {
+  std::vector<double> key(shape_.head_dim);
+  const std::int64_t from = ElementOf(sequence, kv_head, position);
+  for (int d = 0; d < shape_.head_dim; ++d) {
+    key[d] = ReadElement(k_.data(), shape_.kv_dtype, from + d);
+  }
+  return key;
+}
+
+std::vector<double> PagedAttentionCase::Value(int sequence, int kv_head, int position) const {
+  std::vector<double> value(shape_.head_dim);
+  const std::int64_t from = ElementOf(sequence, kv_head, position);
+  for (int d = 0; d < shape_.head_dim; ++d) {
+    value[d] = ReadElement(v_.data(), shape_.kv_dtype, from + d);
+  }
+  return value;
+}
+
+std::span<float> PagedAttentionCase::Query(std::int64_t row, int head) {
+  return std::span(q_).subspan((row * shape_.num_heads + head) * shape_.head_dim, shape_.head_dim);
+}
+
+std::span<const float> PagedAttentionCase::Query(std::int64_t row, int head) const {
+  return std::span(q_).subspan((row * shape_.num_heads + head) * shape_.head_dim, shape_.head_dim);
+}
+
+void PagedAttentionCase::SetKey(int sequence, int kv_head, int position,
+                                std::span<const float> key) {
+  const std::int64_t to = ElementOf(sequence, kv_head, position);
+  for (int d = 0; d < shape_.head_dim; ++d)
+    WriteElement(k_.data(), shape_.kv_dtype, to + d, key[d]);
+}
+
+void PagedAttentionCase::SetValue(int sequence, int kv_head, int position,
+                                  std::span<const float> value) {
+  const std::int64_t to = ElementOf(sequence, kv_head, position);
+  for (int d = 0; d < shape_.head_dim; ++d) {
+    WriteElement(v_.data(), shape_.kv_dtype, to + d, value[d]);
+  }
 }
 
 std::int64_t PagedAttentionCase::ElementOf(int sequence, int kv_head, int position) const {
@@ -99,11 +162,17 @@ KvCacheLayer PagedAttentionCase::Cache() {
   return {TensorView::Of(k_.data(), shape_.kv_dtype, num_blocks_, shape_.num_kv_heads,
                          shape_.block_size, shape_.head_dim),
           TensorView::Of(v_.data(), shape_.kv_dtype, num_blocks_, shape_.num_kv_heads,
-                         shape_.block_size, shape_.head_dim)};
+                         shape_.block_size, shape_.head_dim),
+          TensorView::Of(k_sums_.data(), DType::kF32, num_blocks_, shape_.num_kv_heads,
+                         shape_.head_dim),
+          TensorView::Of(v_sums_.data(), DType::kF32, num_blocks_, shape_.num_kv_heads,
+                         shape_.head_dim)};
 }
 
 absl::StatusOr<std::vector<float>> PagedAttentionCase::Run(const AttentionKernel& kernel,
-                                                           Backend& backend) {
+                                                           Backend& backend,
+                                                           const KvSelection& selection,
+                                                           std::span<ThresholdCounts> counts) {
   absl::StatusOr<std::unique_ptr<Stream>> stream = backend.device().CreateStream();
   if (!stream.ok()) return stream.status();
   absl::StatusOr<DeviceBuffer> workspace =
@@ -119,10 +188,12 @@ absl::StatusOr<std::vector<float>> PagedAttentionCase::Run(const AttentionKernel
   layer.scale = scale();
   layer.out = TensorView::Of(storage.data(), shape_.out_dtype, num_tokens(), shape_.num_heads,
                              shape_.head_dim);
+  layer.counts = counts.empty() ? nullptr : counts.data();
   // Twice: the second layer of a step finds the workspace as the first one left it.
   for (int layer_index = 0; layer_index < 2; ++layer_index) {
     std::fill(storage.begin(), storage.end(), 0xffffffffu);
-    status = kernel.Run(plan, layer, SelectAll{}, **stream);
+    std::fill(counts.begin(), counts.end(), ThresholdCounts{});
+    status = kernel.Run(plan, layer, selection, **stream);
     if (!status.ok()) return status;
   }
   std::vector<float> out(q_.size());

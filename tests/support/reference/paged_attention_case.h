@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,8 +26,8 @@ struct PagedAttentionShape {
   DType out_dtype = DType::kF32;
 };
 
-// Blocks lie in shuffled order. Slots that no token has written hold NaN, so that a kernel that
-// lets one through shows it.
+// Blocks lie in shuffled order. Slots that no token has written hold NaN, and so do the sums of
+// blocks without tokens, so that a kernel that lets one through shows it.
 class PagedAttentionCase final {
  public:
   PagedAttentionCase(const PagedAttentionShape& shape, std::vector<PagedSequence> sequences);
@@ -42,8 +43,22 @@ class PagedAttentionCase final {
   std::int64_t num_cache_bytes() const;
   KvCacheLayer Cache();
 
+  // A key, value or query of a position that the case holds, [head_dim]. Queries are those of the
+  // batch, row [num_tokens].
+  std::vector<double> Key(int sequence, int kv_head, int position) const;
+  std::vector<double> Value(int sequence, int kv_head, int position) const;
+  std::span<float> Query(std::int64_t row, int head);
+  std::span<const float> Query(std::int64_t row, int head) const;
+  void SetKey(int sequence, int kv_head, int position, std::span<const float> key);
+  // The sums stay as they are until UpdateSums, so that a value can be spoilt behind them.
+  void SetValue(int sequence, int kv_head, int position, std::span<const float> value);
+  void UpdateSums();
+
   // The kernel's output as [num_tokens, num_heads, head_dim], widened to f32 if it was bf16.
-  absl::StatusOr<std::vector<float>> Run(const AttentionKernel& kernel, Backend& backend);
+  // `counts` [num_tokens, num_kv_heads] if not empty.
+  absl::StatusOr<std::vector<float>> Run(const AttentionKernel& kernel, Backend& backend,
+                                         const KvSelection& selection = SelectAll{},
+                                         std::span<ThresholdCounts> counts = {});
 
   struct Reference {
     std::vector<double> out;    // [num_tokens, num_heads, head_dim]
@@ -75,6 +90,8 @@ class PagedAttentionCase final {
   std::vector<float> q_;
   std::vector<std::uint32_t> k_;  // storage of any dtype
   std::vector<std::uint32_t> v_;
+  std::vector<float> k_sums_;  // [num_blocks, num_kv_heads, head_dim]
+  std::vector<float> v_sums_;
 };
 
 }  // namespace thresher

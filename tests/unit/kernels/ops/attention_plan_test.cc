@@ -115,6 +115,16 @@ TEST(AttentionPlanTest, RunRefusesOtherTensorsThanPlanned) {
   EXPECT_EQ(message(changed), "attention: block id is 2, expected -1 to 1");
 }
 
+TEST(AttentionPlanTest, AKernelRefusesTheSelectionsOfOtherMechanisms) {
+  const std::unique_ptr<Backend> backend = MakeCpuBackend({CpuIsa::kAvx2, false});
+  const std::unique_ptr<Stream> stream = backend->device().CreateStream().value();
+  const AttentionKernel& kernel =
+      *backend->kernels().Find({AttentionMechanism::kAll, AttentionPhase::kDecode});
+  EXPECT_EQ(kernel.Run({}, {}, SelectAboveThreshold{}, *stream).message(),
+            "attention: the kernel of mechanism `all` carries out SelectAll alone");
+  EXPECT_EQ(kernel.Run({}, {}, SelectBlocks{}, *stream).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(AttentionPlanTest, SplitsOfARowCoverItsKeysAndStayFew) {
   for (int num_keys = 1; num_keys < 200000; num_keys += 1 + num_keys / 7) {
     const int size = DecodeSplitSize(num_keys), splits = NumDecodeSplits(num_keys);

@@ -1,0 +1,320 @@
+#include "kernels/cpu/attention_threshold_run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/attention_all.h"
+#include "kernels/cpu/attention_call.h"
+
+namespace thresher {
+namespace {
+
+template <std::size_t kBounds>
+int BucketOf(const std::array<float, kBounds>& bounds, float value) {
+  return static_cast<int>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
+}
+
+void AddOutcome(const ThresholdOutcome& outcome, int target, ThresholdCounts& counts) {
+  const float ratio = static_cast<float>(outcome.survivors) / static_cast<float>(target);
+  ++counts.num_heads;
+  counts.ratio_sum += ratio;
+  ++counts.ratio_buckets[BucketOf(kTargetRatioBounds, ratio)];
+  // A row whose scores are NaN has no mass to speak of; its request fails.
+  if (!std::isfinite(outcome.dropped_mass)) return;
+  counts.dropped_mass_sum += outcome.dropped_mass;
+  ++counts.dropped_mass_buckets[BucketOf(kDroppedMassBounds, outcome.dropped_mass)];
+}
+
+}  // namespace
+
+ThresholdRun::ThresholdRun(AttentionPhase phase, const AttentionPlan& plan,
+                           const AttentionLayer& layer, const SelectAboveThreshold* selection,
+                           const ThresholdLoopTables& loops, ThreadTeam& team)
+    : phase_(phase),
+      plan_(plan),
+      layer_(layer),
+      selection_(selection),
+      loops_(loops),
+      team_(team),
+      group_size_(plan.batch.num_heads / plan.batch.num_kv_heads),
+      layout_(LayOutThreshold(phase, plan.batch, team.num_threads())),
+      num_prefill_units_(phase == AttentionPhase::kPrefill ? NumPrefillUnits(plan.batch) : 0),
+      is_small_(IsSmall(plan)) {}
+
+int ThresholdRun::NumDenseQueries(int sequence) const {
+  const AttentionBatch& batch = plan_.batch;
+  const int num_queries = batch.query_start[sequence + 1] - batch.query_start[sequence];
+  const int target = selection_ == nullptr ? 0 : selection_->targets[sequence];
+  if (target == 0) return num_queries;
+  return std::clamp(target - batch.context_length[sequence], 0, num_queries);
+}
+
+int ThresholdRun::NumKeys(const AttentionWorkItem& item) const {
+  return plan_.batch.context_length[item.sequence] + item.first_row / group_size_ + 1;
+}
+
+bool ThresholdRun::IsSparse(const AttentionWorkItem& item) const {
+  const int target = selection_ == nullptr ? 0 : selection_->targets[item.sequence];
+  return target != 0 && NumKeys(item) > target;
+}
+
+ThresholdCounts& ThresholdRun::CountsOf(int sequence, int query, int kv_head) const {
+  const std::int64_t row = plan_.batch.query_start[sequence] + query;
+  return layer_.counts[row * plan_.batch.num_kv_heads + kv_head];
+}
+
+void ThresholdRun::CountDenseRows() const {
+  const AttentionBatch& batch = plan_.batch;
+  for (int sequence = 0; sequence < batch.num_sequences(); ++sequence) {
+    const int num_dense = NumDenseQueries(sequence);
+    for (int query = 0; query < num_dense; ++query) {
+      const int num_keys = batch.context_length[sequence] + query + 1;
+      for (int kv_head = 0; kv_head < batch.num_kv_heads; ++kv_head) {
+        ThresholdCounts& counts = CountsOf(sequence, query, kv_head);
+        counts.key_rows += num_keys;
+        counts.value_rows += num_keys;
+      }
+    }
+  }
+}
+
+float* ThresholdRun::FloatsAt(std::size_t offset) const {
+  return reinterpret_cast<float*>(static_cast<std::byte*>(plan_.workspace) + offset);
+}
+
+float* ThresholdRun::Scratch(int thread) const {
+  return FloatsAt(layout_.scratch + layout_.scratch_each * thread);
+}
+
+ThresholdState ThresholdRun::StateOf(const AttentionWorkItem& item) const {
+  const int head_dim = plan_.batch.head_dim;
+  return {FloatsAt(layout_.states) + item.merge * ThresholdStateFloats(head_dim, group_size_),
+          head_dim, group_size_};
+}
+
+float* ThresholdRun::PartialsAt(std::int32_t partial) const {
+  return FloatsAt(layout_.partials) + partial * PartialStride();
+}
+
+std::int64_t ThresholdRun::PartialStride() const {
+  return group_size_ * ThresholdPartialFloats(plan_.batch.head_dim);
+}
+
+void ThresholdRun::SumKeys(const AttentionWorkItem& item, const TensorView& cache,
+                           const TensorView& sums, float* sum) const {
+  const AttentionBatch& batch = plan_.batch;
+  AttentionUnit rows = AttentionUnitOf(plan_, layer_, item);
+  rows.num_keys = NumKeys(item);
+  const int length = batch.context_length[item.sequence] + batch.query_start[item.sequence + 1] -
+                     batch.query_start[item.sequence];
+  BlockSums blocks;
+  blocks.block_floats = std::int64_t{batch.num_kv_heads} * batch.head_dim;
+  blocks.sums = sums.as<float>() + std::int64_t{item.kv_head} * batch.head_dim;
+  // Later queries of the step have added their rows to the last block's sum.
+  blocks.holds_last = rows.num_keys == length;
+  loops_.threshold.sum_keys(rows, cache.data == layer_.cache.k.data ? rows.k : rows.v, blocks, sum);
+}
+
+void ThresholdRun::FillThresholds(const AttentionWorkItem& item,
+                                  const ThresholdState& state) const {
+  const ThresholdGrid& grid = selection_->grid;
+  AttentionUnit rows = AttentionUnitOf(plan_, layer_, item);
+  rows.num_keys = NumKeys(item);
+  const ThresholdPlace place =
+      PlaceThreshold(grid, selection_->targets[item.sequence], rows.num_keys);
+  for (int head = 0; head < group_size_; ++head) {
+    const int of_layer = item.kv_head * group_size_ + head;
+    state.thresholds[head] = ThresholdAt(grid, place, of_layer);
+    if (selection_->denominator == DroppedDenominator::kCalibrated) {
+      state.calibrated[head] = InterpolateGrid(grid, grid.dropped, place, of_layer);
+    }
+  }
+  if (selection_->placement != ThresholdPlacement::kCentred) return;
+  SumKeys(item, layer_.cache.k, layer_.cache.k_sums, state.key_sum);
+  loops_.threshold.add_mean_score(rows, state.key_sum, state.thresholds);
+}
+
+void ThresholdRun::FillValueSum(const AttentionWorkItem& item, const ThresholdState& state) const {
+  if (selection_->value_mean == ValueMean::kOff) return;
+  SumKeys(item, layer_.cache.v, layer_.cache.v_sums, state.value_sum);
+}
+
+ThresholdUnit ThresholdRun::UnitFor(const AttentionWorkItem& item,
+                                    const ThresholdState& state) const {
+  ThresholdUnit unit;
+  unit.rows = AttentionUnitOf(plan_, layer_, item);
+  unit.thresholds = state.thresholds;
+  unit.promotes = selection_->promotes;
+  unit.sums_values = selection_->value_mean == ValueMean::kDropped;
+  unit.score_stride = ScoreStride(NumKeys(item));
+  return unit;
+}
+
+ThresholdMerge ThresholdRun::MergeFor(const AttentionWorkItem& item,
+                                      const ThresholdState& state) const {
+  ThresholdMerge merge;
+  merge.rows = AttentionUnitOf(plan_, layer_, item);
+  merge.rows.num_keys = NumKeys(item);
+  merge.num_partials = NumDecodeSplits(merge.rows.num_keys);
+  merge.stride = PartialStride();
+  merge.thresholds = state.thresholds;
+  merge.calibrated = state.calibrated;
+  merge.value_sum = state.value_sum;
+  merge.denominator = selection_->denominator;
+  merge.value_mean = selection_->value_mean;
+  merge.gamma = selection_->gamma;
+  merge.promotes = selection_->promotes;
+  return merge;
+}
+
+void ThresholdRun::FinishRow(const ThresholdMerge& merge, const AttentionWorkItem& item,
+                             float* scratch) const {
+  // Behind the merge's own scratch.
+  auto* outcomes =
+      reinterpret_cast<ThresholdOutcome*>(scratch + 4 * PaddedHeadDim(plan_.batch.head_dim));
+  const int value_rows = loops_.threshold.merge(merge, scratch, outcomes);
+  if (layer_.counts == nullptr) return;
+  ThresholdCounts& counts = CountsOf(item.sequence, item.first_row / group_size_, item.kv_head);
+  counts.key_rows += merge.rows.num_keys;
+  counts.value_rows += value_rows;
+  for (int head = 0; head < group_size_; ++head) {
+    AddOutcome(outcomes[head], selection_->targets[item.sequence], counts);
+  }
+}
+
+void ThresholdRun::RunPrefillUnit(const AttentionWorkItem& item, float* scratch) const {
+  // A row's bits depend neither on the unit's other rows nor on keys that it does not see, so the
+  // dense rows of a unit may run without the others.
+  const int num_rows = NumDenseQueries(item.sequence) * group_size_ - item.first_row;
+  if (num_rows <= 0) return;
+  AttentionUnit unit = AttentionUnitOf(plan_, layer_, item);
+  unit.num_rows = std::min(item.num_rows, num_rows);
+  unit.num_keys = unit.context_length + (unit.first_row + unit.num_rows - 1) / group_size_ + 1;
+  loops_.all.prefill(unit, scratch);
+}
+
+void ThresholdRun::RunDenseDecode(const AttentionWorkItem& item, float* scratch) const {
+  AttentionUnit unit = AttentionUnitOf(plan_, layer_, item);
+  if (item.merge < 0) return DecodeAllSplits(loops_.all, unit, scratch);
+  unit.partial = PartialsAt(item.partial);
+  loops_.all.decode(unit, scratch);
+  if (!FinishesMerge(plan_, item, Counters())) return;
+  const std::int32_t first = plan_.merge_start[item.merge];
+  loops_.all.merge(unit, PartialsAt(first), plan_.merge_start[item.merge + 1] - first,
+                   PartialStride(), scratch);
+}
+
+void ThresholdRun::RunSplit(const AttentionWorkItem& item, float* scratch) const {
+  const ThresholdState state = StateOf(item);
+  ThresholdUnit unit = UnitFor(item, state);
+  unit.rows.partial = PartialsAt(item.partial);
+  if (IsPost()) unit.scores = FloatsAt(layout_.scores) + *state.score_offset;
+  loops_.threshold.attend(unit, scratch);
+  if (!FinishesMerge(plan_, item, Counters())) return;
+  ThresholdMerge merge = MergeFor(item, state);
+  merge.partials = PartialsAt(plan_.merge_start[item.merge]);
+  FinishRow(merge, item, scratch);
+}
+
+void ThresholdRun::RunWholeRow(const AttentionWorkItem& item, float* scratch) const {
+  const ThresholdState state(scratch + layout_.thread_state, plan_.batch.head_dim, group_size_);
+  FillThresholds(item, state);
+  FillValueSum(item, state);
+  ThresholdUnit unit = UnitFor(item, state);
+  if (IsPost()) unit.scores = scratch + layout_.thread_scores;
+  ThresholdMerge merge = MergeFor(item, state);
+  merge.partials = scratch + layout_.thread_partials;
+  const int num_keys = merge.rows.num_keys, split_size = DecodeSplitSize(num_keys);
+  const auto for_splits = [&](void (*run)(const ThresholdUnit&, float*)) {
+    for (int i = 0; i < merge.num_partials; ++i) {
+      unit.rows.first_key = i * split_size;
+      unit.rows.num_keys = std::min(split_size, num_keys - unit.rows.first_key);
+      unit.rows.partial = scratch + layout_.thread_partials + i * merge.stride;
+      run(unit, scratch);
+    }
+  };
+  if (IsPost()) {
+    for_splits(loops_.threshold.score);
+    loops_.threshold.add_log_sum(merge, state.thresholds);
+  }
+  for_splits(loops_.threshold.attend);
+  FinishRow(merge, item, scratch);
+}
+
+void ThresholdRun::RunItem(std::int64_t index, int thread) const {
+  const AttentionWorkItem& item = plan_.items[index];
+  float* const scratch = Scratch(thread);
+  if (index < num_prefill_units_) return RunPrefillUnit(item, scratch);
+  if (!IsSparse(item)) {
+    // In prefill the units before these have them.
+    if (phase_ == AttentionPhase::kDecode) RunDenseDecode(item, scratch);
+    return;
+  }
+  if (item.merge < 0) return RunWholeRow(item, scratch);
+  RunSplit(item, scratch);
+}
+
+void ThresholdRun::ScoreItem(const AttentionWorkItem& item, int thread) const {
+  if (item.merge < 0 || !IsSparse(item)) return;
+  const ThresholdState state = StateOf(item);
+  ThresholdUnit unit = UnitFor(item, state);
+  unit.rows.partial = PartialsAt(item.partial);
+  unit.scores = FloatsAt(layout_.scores) + *state.score_offset;
+  loops_.threshold.score(unit, Scratch(thread));
+  if (!FinishesMerge(plan_, item, Counters())) return;
+  ThresholdMerge merge = MergeFor(item, state);
+  merge.partials = PartialsAt(plan_.merge_start[item.merge]);
+  loops_.threshold.add_log_sum(merge, state.thresholds);
+}
+
+void ThresholdRun::PrepareMerges() const {
+  if (plan_.merge_start.size() == 1) return;
+  // A merge's first unit stands for its thresholds, its last one for the sum of V, so that a single
+  // sequence's few KV heads are shared out evenly.
+  const std::int64_t cost_each = plan_.batch.head_dim * 4;
+  team_.ParallelRanges(NumItems(), cost_each, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const AttentionWorkItem& item = plan_.items[i];
+      if (item.merge < 0 || !IsSparse(item)) continue;
+      if (item.first_key == 0) FillThresholds(item, StateOf(item));
+      if (item.partial + 1 == plan_.merge_start[item.merge + 1]) {
+        FillValueSum(item, StateOf(item));
+      }
+    }
+  });
+}
+
+std::int64_t ThresholdRun::GiveScoresFrom(std::int64_t first) const {
+  std::int64_t used = 0;
+  for (std::int64_t i = first; i < NumItems(); ++i) {
+    const AttentionWorkItem& item = plan_.items[i];
+    if (item.merge < 0 || item.first_key != 0 || !IsSparse(item)) continue;
+    const std::int64_t floats = group_size_ * ScoreStride(NumKeys(item));
+    if (used + floats > layout_.score_capacity) return i;
+    *StateOf(item).score_offset = used;
+    used += floats;
+  }
+  return NumItems();
+}
+
+void ThresholdRun::Run() const {
+  if (layer_.counts != nullptr) CountDenseRows();
+  if (selection_ == nullptr) {
+    ForItems(0, phase_ == AttentionPhase::kPrefill ? num_prefill_units_ : NumItems(),
+             [&](std::int64_t index, int thread) { RunItem(index, thread); });
+    return;
+  }
+  PrepareMerges();
+  for (std::int64_t first = 0; first < NumItems();) {
+    std::int64_t end = NumItems();
+    if (IsPost() && plan_.merge_start.size() > 1) {
+      end = GiveScoresFrom(first);
+      ForItems(first, end,
+               [&](std::int64_t index, int thread) { ScoreItem(plan_.items[index], thread); });
+    }
+    ForItems(first, end, [&](std::int64_t index, int thread) { RunItem(index, thread); });
+    first = end;
+  }
+}
+
+}  // namespace thresher
