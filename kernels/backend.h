@@ -8,6 +8,7 @@
 #include "kernels/device/cpu_isa.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/kernel_table.h"
+#include "kernels/ops/score_observer.h"
 #include "kernels/ops/tensor_parallel_group.h"
 #include "kernels/ops/transformer_ops.h"
 
@@ -30,6 +31,7 @@ class Backend {
   virtual Device& device() = 0;
   virtual TransformerOps& ops() = 0;
   virtual const KernelTable& kernels() const = 0;
+  virtual const ScoreObserver& score_observer() const = 0;
   // Binds the calling thread to this backend's share of the cores. Each rank's worker calls it
   // once.
   virtual void BindThread() = 0;

@@ -21,6 +21,23 @@ std::byte* AlignToLine(void* memory) {
 
 }  // namespace
 
+absl::Status CheckAttentionCache(const AttentionPlan& plan, const KvCacheLayer& cache,
+                                 DType kv_dtype) {
+  const AttentionBatch& batch = plan.batch;
+  const TensorView& k = cache.k;
+  absl::Status status =
+      CheckTensor(kOp, "cache.k", k, {kv_dtype},
+                  {kAnySize, batch.num_kv_heads, batch.block_size, batch.head_dim});
+  if (status.ok()) {
+    status = CheckTensor(kOp, "cache.v", cache.v, {kv_dtype},
+                         {k.shape[0], k.shape[1], k.shape[2], k.shape[3]});
+  }
+  if (status.ok()) {
+    status = CheckRange(kOp, "block id", std::int64_t{plan.num_blocks} - 1, -1, k.shape[0] - 1);
+  }
+  return status;
+}
+
 absl::Status CheckAttentionLayer(const AttentionPlan& plan, const AttentionLayer& layer,
                                  DType kv_dtype) {
   const AttentionBatch& batch = plan.batch;
@@ -33,18 +50,7 @@ absl::Status CheckAttentionLayer(const AttentionPlan& plan, const AttentionLayer
   if (status.ok()) {
     status = CheckRange(kOp, "rows of q", plan.num_rows, 0, layer.q.shape[0]);
   }
-  const TensorView& k = layer.cache.k;
-  if (status.ok()) {
-    status = CheckTensor(kOp, "cache.k", k, {kv_dtype},
-                         {kAnySize, batch.num_kv_heads, batch.block_size, batch.head_dim});
-  }
-  if (status.ok()) {
-    status = CheckTensor(kOp, "cache.v", layer.cache.v, {kv_dtype},
-                         {k.shape[0], k.shape[1], k.shape[2], k.shape[3]});
-  }
-  if (status.ok()) {
-    status = CheckRange(kOp, "block id", std::int64_t{plan.num_blocks} - 1, -1, k.shape[0] - 1);
-  }
+  if (status.ok()) status = CheckAttentionCache(plan, layer.cache, kv_dtype);
   return status;
 }
 

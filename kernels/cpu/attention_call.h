@@ -13,7 +13,10 @@
 
 namespace thresher {
 
-// InvalidArgument naming the tensor of `layer` that does not fit the plan.
+// InvalidArgument naming the tensor of `layer` that does not fit the plan; CheckAttentionCache
+// looks at the cache alone.
+absl::Status CheckAttentionCache(const AttentionPlan& plan, const KvCacheLayer& cache,
+                                 DType kv_dtype);
 absl::Status CheckAttentionLayer(const AttentionPlan& plan, const AttentionLayer& layer,
                                  DType kv_dtype);
 

@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_transformer_ops.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/score_observer.h"
 
 namespace thresher {
 namespace {
@@ -47,11 +48,13 @@ class CpuBackend final : public Backend {
       : team_(num_threads),
         device_(Describe(isa, num_threads, options)),
         ops_(GemmOptionsOf(isa, options), team_),
-        kernels_(MakeAttentionKernels(isa, options, team_)) {}
+        kernels_(MakeAttentionKernels(isa, options, team_)),
+        score_observer_(isa, team_) {}
 
   Device& device() override { return device_; }
   TransformerOps& ops() override { return ops_; }
   const KernelTable& kernels() const override { return kernels_; }
+  const ScoreObserver& score_observer() const override { return score_observer_; }
   void BindThread() override { team_.BindCaller(); }
 
  private:
@@ -59,6 +62,7 @@ class CpuBackend final : public Backend {
   CpuDevice device_;
   CpuTransformerOps ops_;
   KernelTable kernels_;
+  CpuScoreObserver score_observer_;
 };
 
 }  // namespace
