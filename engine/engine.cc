@@ -9,14 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/engine_parts.h"
+#include "engine/flag_error.h"
 #include "engine/runner/parallel_runner.h"
 
 namespace thresher {
 namespace {
-
-absl::Status FlagError(const char* flag, std::int64_t value, const std::string& allowed) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; it must be ", allowed));
-}
 
 // The text of a token, as a chat template's variable.
 std::string TextOf(const Tokenizer& tokenizer, std::optional<TokenId> id) {
@@ -57,6 +54,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   parts.stream_capacity = options.stream_capacity;
   parts.stalled_reader_timeout = options.stalled_reader_timeout;
   parts.seed = std::random_device()();
+  parts.batch_invariant = options.backend.batch_invariant;
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = (*files)->LoadTokenizer();
   if (!tokenizer.ok()) return tokenizer.status();
   parts.tokenizer = *std::move(tokenizer);

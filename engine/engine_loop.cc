@@ -23,7 +23,7 @@ EngineLoop::EngineLoop(const EngineLoopOptions& options, ModelRunner& runner, Re
       observer_(observer),
       scheduler_(options.scheduler),
       publisher_(std::move(gate), options.stalled_reader_timeout),
-      requests_(scheduler_, publisher_, inbox, observer),
+      requests_(scheduler_, publisher_, inbox, observer, options.batch_invariant),
       last_progress_ns_(absl::ToUnixNanos(options.clock())),
       scheduler_load_(scheduler_.load()),
       thread_([this] { Run(); }) {}

@@ -27,6 +27,7 @@ struct EngineLoopOptions {
   SchedulerOptions scheduler;
   absl::Duration stalled_reader_timeout;
   std::function<absl::Time()> clock;
+  bool batch_invariant = false;
 };
 
 // All that is passed in outlives the loop. The public methods may be called from any thread.

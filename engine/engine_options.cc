@@ -4,15 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/engine.h"
+#include "engine/flag_error.h"
 
 namespace thresher {
-namespace {
-
-absl::Status FlagError(const char* flag, std::int64_t value, const std::string& allowed) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; it must be ", allowed));
-}
-
-}  // namespace
 
 absl::Status EngineOptions::Validate() const {
   if (model_path.empty()) return absl::InvalidArgumentError("--model is empty");

@@ -23,6 +23,7 @@ struct EngineParts {
   absl::Duration stalled_reader_timeout = absl::Seconds(30);
   std::uint64_t seed = 0;  // of the seeds drawn for requests that bring none
   std::function<absl::Time()> clock = absl::Now;
+  bool batch_invariant = false;  // as the runner's backend
 };
 
 // InvalidArgument if the scheduler's options or the length disagree. The observer outlives the

@@ -7,6 +7,9 @@
 namespace thresher {
 namespace {
 
+// Of blocks with rows that the decode kernel wrote. Any number but the prompts' 0.
+constexpr std::uint64_t kDecodedSalt = 1;
+
 RequestOutcome OutcomeOf(const TokenEvent& event) {
   switch (event.status.code()) {
     case absl::StatusCode::kOk:
@@ -53,6 +56,12 @@ void OpenRequests::Admit(const std::shared_ptr<OpenRequest>& request, absl::Time
     if (wanted.max_tokens.has_value()) spec.max_new_tokens = std::max(1, *wanted.max_tokens);
     spec.priority = wanted.priority;
     if (i > 0) spec.prefix_leader = request->choices[0].id;
+    // The two attention kernels round differently, so that a block's bits are those of a prompt, or
+    // of decoding.
+    if (batch_invariant_) {
+      const int prompt_length = static_cast<int>(wanted.prompt.size());
+      spec.prefix_salts = {{0, 0, 0}, {prompt_length, kDecodedSalt, kDecodedSalt}};
+    }
     // A cached prompt token has no row that scores the token after it.
     spec.use_prefix_cache = i > 0 || !scores_prompt;
   }

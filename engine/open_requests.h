@@ -23,9 +23,14 @@ namespace thresher {
 // The engine thread's own. All that is passed in outlives it.
 class OpenRequests final {
  public:
+  // batch_invariant: no prompt reads blocks that decoding wrote.
   OpenRequests(Scheduler& scheduler, StreamPublisher& publisher, RequestInbox& inbox,
-               EngineObserver* observer)
-      : scheduler_(scheduler), publisher_(publisher), inbox_(inbox), observer_(observer) {}
+               EngineObserver* observer, bool batch_invariant)
+      : scheduler_(scheduler),
+        publisher_(publisher),
+        inbox_(inbox),
+        observer_(observer),
+        batch_invariant_(batch_invariant) {}
 
   // Queues the request's choices at the scheduler and appends what the runner must know of them. A
   // request that the scheduler refuses ends with its error.
@@ -65,6 +70,7 @@ class OpenRequests final {
   StreamPublisher& publisher_;
   RequestInbox& inbox_;
   EngineObserver* const observer_;
+  const bool batch_invariant_;
   DeadlineQueue deadlines_;
   std::int64_t next_id_ = 1;
   absl::flat_hash_map<RequestId, ChoiceRef> sequences_;

@@ -47,8 +47,9 @@ class ServingEngine final : public Engine {
         gate_(std::make_shared<ListenerGate>()),
         inbox_(std::make_shared<RequestInbox>(RequestInbox::Limits{
             parts_.scheduler.max_queued_requests, parts_.scheduler.max_queued_prompt_tokens})),
-        loop_({parts_.scheduler, parts_.stalled_reader_timeout, parts_.clock}, *parts_.runner,
-              *inbox_, gate_, observer) {}
+        loop_(
+            {parts_.scheduler, parts_.stalled_reader_timeout, parts_.clock, parts_.batch_invariant},
+            *parts_.runner, *inbox_, gate_, observer) {}
 
   absl::StatusOr<std::unique_ptr<RequestHandle>> Submit(GenerationRequest request,
                                                         StreamListener* listener,

@@ -45,6 +45,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(DeviceKind kind, int ordi
 // The best instruction set of this machine, or FailedPrecondition.
 absl::StatusOr<CpuIsa> DetectCpuIsa();
 
+// CPU cores that the process may run on (its affinity mask), at least 1.
+int NumUsableCores();
+
 // `size` ranks of one process that meet in memory; element i is rank i. SoloGroup for size 1.
 std::vector<std::unique_ptr<TensorParallelGroup>> CreateInProcessGroup(int size);
 

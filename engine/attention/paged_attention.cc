@@ -11,9 +11,10 @@ namespace {
 
 // The policy goes by position alone; the kernel of the decode phase takes single rows. A sequence
 // that is run again after a preemption has many rows past its prompt: those take the prefill kernel
-// under the decode policy.
-bool IsDecodeRow(const ScheduledSequence& sequence, int prompt_length) {
-  return sequence.query_length == 1 && sequence.context_length >= prompt_length;
+// under the decode policy, unless every row must have the bits that it had alone.
+bool TakesDecodeKernel(const ScheduledSequence& sequence, int prompt_length, bool batch_invariant) {
+  return sequence.context_length >= prompt_length &&
+         (sequence.query_length == 1 || batch_invariant);
 }
 
 std::string_view Name(AttentionPhase phase) {
@@ -22,13 +23,17 @@ std::string_view Name(AttentionPhase phase) {
 
 }  // namespace
 
-PagedAttention::PagedAttention(const AttentionShape& shape, KvCachePool& pool)
-    : shape_(shape), scale_(1.0f / std::sqrt(static_cast<float>(shape.head_dim))), pool_(pool) {}
+PagedAttention::PagedAttention(const AttentionShape& shape, bool batch_invariant, KvCachePool& pool)
+    : shape_(shape),
+      batch_invariant_(batch_invariant),
+      scale_(1.0f / std::sqrt(static_cast<float>(shape.head_dim))),
+      pool_(pool) {}
 
 absl::StatusOr<std::unique_ptr<PagedAttention>> PagedAttention::Create(
     const AttentionShape& shape, const PagedAttentionLimits& limits, KvCachePool& pool,
     Backend& backend) {
-  std::unique_ptr<PagedAttention> attention(new PagedAttention(shape, pool));
+  std::unique_ptr<PagedAttention> attention(
+      new PagedAttention(shape, limits.batch_invariant, pool));
   const int num_policies = static_cast<int>(AttentionPolicies().size());
   for (int policy = 0; policy < num_policies; ++policy) {
     for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
@@ -118,10 +123,10 @@ absl::Status PagedAttention::Plan(const StepPlan& plan, std::span<const Sequence
     const ScheduledSequence& sequence = plan.sequences[i];
     const SequencePolicies& policy = policies[i];
     const bool past_prompt = sequence.context_length >= policy.prompt_length;
-    Group& group =
-        *FindGroup(past_prompt ? policy.decode_policy : policy.prefill_policy,
-                   IsDecodeRow(sequence, policy.prompt_length) ? AttentionPhase::kDecode
-                                                               : AttentionPhase::kPrefill);
+    Group& group = *FindGroup(past_prompt ? policy.decode_policy : policy.prefill_policy,
+                              TakesDecodeKernel(sequence, policy.prompt_length, batch_invariant_)
+                                  ? AttentionPhase::kDecode
+                                  : AttentionPhase::kPrefill);
     group.sequences.push_back(
         {sequence.context_length, sequence.query_length, policy.prompt_length});
     group.first_row.push_back(row);

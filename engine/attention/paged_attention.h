@@ -20,6 +20,9 @@ struct PagedAttentionLimits {
   int max_tokens = 0;           // query rows of a step
   int max_sequences = 0;        // sequences of a step
   int max_sequence_length = 0;  // cached and new tokens of one
+  // Rows past a prompt take the decode kernel however many they are, so that tokens run again after
+  // a preemption get the bits that they got one by one. Slower than the prefill kernel for many.
+  bool batch_invariant = false;
 };
 
 // What a sequence of the plan brings, beside its share of the step.
@@ -63,13 +66,14 @@ class PagedAttention final : public StepAttention {
     LayerSelector* selector = nullptr;
   };
 
-  PagedAttention(const AttentionShape& shape, KvCachePool& pool);
+  PagedAttention(const AttentionShape& shape, bool batch_invariant, KvCachePool& pool);
   absl::Status AddGroup(int policy_index, AttentionPhase phase, const PagedAttentionLimits& limits,
                         Backend& backend);
   Group* FindGroup(int policy_index, AttentionPhase phase);
   AttentionBatch BatchOf(const Group& group) const;
 
   const AttentionShape shape_;
+  const bool batch_invariant_;
   const float scale_;
   KvCachePool& pool_;
   std::vector<Group> groups_;

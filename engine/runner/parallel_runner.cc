@@ -1,7 +1,6 @@
 #include "engine/runner/parallel_runner.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,13 +20,15 @@ class ParallelRunner final : public ModelRunner {
   absl::Status Load(const ModelFiles& files, const ParallelRunnerOptions& options,
                     const LoadProgress& progress) {
     BackendOptions backend_options = options.backend;
+    RankRunnerOptions rank_options = options.rank;
+    rank_options.batch_invariant = backend_options.batch_invariant;
     const int num_ranks = static_cast<int>(groups_.size());
     int num_threads = options.backend.num_threads;
     if (num_threads == 0 && num_ranks > 1) {
-      num_threads = static_cast<int>(std::thread::hardware_concurrency());
+      num_threads = NumUsableCores();
     }
     if (num_threads > 0) backend_options.num_threads = std::max(1, num_threads / num_ranks);
-    return workers_.Run([&, backend_options](int rank) -> absl::Status {
+    return workers_.Run([&, backend_options, rank_options](int rank) -> absl::Status {
       const auto index = static_cast<std::size_t>(rank);
       // The CPU is one device that the ranks share by threads.
       const int ordinal = options.device == DeviceKind::kCpu ? 0 : rank;
@@ -37,7 +38,7 @@ class ParallelRunner final : public ModelRunner {
       backends_[index] = *std::move(backend);
       backends_[index]->BindThread();
       absl::StatusOr<std::unique_ptr<RankRunner>> runner =
-          RankRunner::Create(files, *backends_[index], *groups_[index], options.rank,
+          RankRunner::Create(files, *backends_[index], *groups_[index], rank_options,
                              rank == 0 ? progress : LoadProgress());
       if (!runner.ok()) return runner.status();
       ranks_[index] = *std::move(runner);

@@ -14,9 +14,9 @@ namespace thresher {
 
 struct ParallelRunnerOptions {
   DeviceKind device = DeviceKind::kCpu;
-  BackendOptions backend;  // num_threads: of all ranks together; 0: all cores
+  BackendOptions backend;  // num_threads: of all ranks together; 0: all usable cores
   int tensor_parallel = 1;
-  RankRunnerOptions rank;
+  RankRunnerOptions rank;  // batch_invariant is the backend's
 };
 
 // Opens a device for each rank and loads the model on all of them at the same time. `files`

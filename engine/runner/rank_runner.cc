@@ -54,7 +54,8 @@ absl::StatusOr<std::unique_ptr<RankRunner>> RankRunner::Create(const ModelFiles&
                               .block_size = options.block_size},
                              {.max_tokens = options.max_tokens,
                               .max_sequences = options.max_sequences,
-                              .max_sequence_length = options.max_position},
+                              .max_sequence_length = options.max_position,
+                              .batch_invariant = options.batch_invariant},
                              *runner->pool_, backend);
   if (!attention.ok()) return attention.status();
   runner->attention_ = *std::move(attention);

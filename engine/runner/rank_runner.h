@@ -24,9 +24,10 @@ struct RankRunnerOptions {
   int num_blocks = 0;
   int block_size = 0;
   DType kv_cache_dtype = DType::kBF16;
-  int max_tokens = 0;     // query rows of a step
-  int max_sequences = 0;  // sequences of a step
-  int max_position = 0;   // tokens of a sequence that are fed to the model
+  int max_tokens = 0;            // query rows of a step
+  int max_sequences = 0;         // sequences of a step
+  int max_position = 0;          // tokens of a sequence that are fed to the model
+  bool batch_invariant = false;  // as the backend's
 };
 
 // Used by the rank's worker thread only. Allocates nothing in a step, except for sequences that
@@ -44,7 +45,6 @@ class RankRunner final {
   absl::Status RunStep(const StepInput& input, StepOutput& output);
 
   const CausalLm& model() const { return *model_; }
-  const KvCachePool& kv_cache() const { return *pool_; }
 
  private:
   struct Sequence {

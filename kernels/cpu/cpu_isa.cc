@@ -1,4 +1,8 @@
-// Finds the widest instruction set that the CPU twin has code for.
+// Finds what the machine gives the CPU twin: its widest instruction set and its cores.
+#include <sched.h>
+
+#include <algorithm>
+
 #include "kernels/backend.h"
 
 namespace thresher {
@@ -19,6 +23,13 @@ absl::StatusOr<CpuIsa> DetectCpuIsa() {
     return CpuIsa::kAvx512;
   }
   return CpuIsa::kAvx512Bf16;
+}
+
+int NumUsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
 }
 
 }  // namespace thresher

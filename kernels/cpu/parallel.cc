@@ -1,7 +1,5 @@
 #include "kernels/cpu/parallel.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "kernels/cpu/thread_pool.h"
@@ -41,12 +39,5 @@ void ThreadTeam::BindCaller() const {}
 void ThreadTeam::Run(Call call, const void* body) { pool_->Run(call, body); }
 
 #endif
-
-int NumUsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
 
 }  // namespace thresher

@@ -83,7 +83,4 @@ class ThreadTeam final {
   std::unique_ptr<ThreadPool> pool_;  // null under OpenMP
 };
 
-// Cores that the process may run on (its affinity mask), at least 1.
-int NumUsableCores();
-
 }  // namespace thresher

@@ -26,6 +26,7 @@ int RunBenchOffline(const std::vector<std::string>& arguments) {
   settings.set_tensor_parallel(flags.tensor_parallel());
   settings.set_cpu_isa(flags.cpu_isa());
   settings.set_kv_cache_tokens(flags.kv_cache_tokens());
+  settings.set_batch_invariant(flags.batch_invariant());
   const absl::StatusOr<ServerConfig> config = ServerConfigFrom(settings);
   OfflineBenchOptions options;
   absl::Status status = config.status();

@@ -82,6 +82,7 @@ absl::Status FillEngineOptions(const v1::ServeConfig& config, EngineOptions& eng
   }
   engine.tensor_parallel = config.tensor_parallel();
   engine.backend.num_threads = config.threads();
+  engine.backend.batch_invariant = config.batch_invariant();
   engine.max_model_len = config.max_model_len();
   engine.kv_cache_tokens = config.kv_cache_tokens();
   engine.scheduler.block_size = config.block_size();
@@ -97,9 +98,6 @@ absl::Status FillEngineOptions(const v1::ServeConfig& config, EngineOptions& eng
 absl::Status RefuseAbsentFeatures(const v1::ServeConfig& config) {
   if (!config.threshold_table().empty()) {
     return absl::UnimplementedError("--threshold-table: no policy of this build reads one");
-  }
-  if (config.batch_invariant()) {
-    return absl::UnimplementedError("--batch-invariant: this build has no such mode");
   }
   return absl::OkStatus();
 }

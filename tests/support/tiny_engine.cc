@@ -25,6 +25,7 @@ std::unique_ptr<Engine> CreateTinyEngine(const TinyEngineOptions& options,
   parts.max_model_len = options.max_model_len > 0 ? options.max_model_len
                                                   : std::min(parts.model_config.max_position,
                                                              options.num_blocks * kTinyBlockSize);
+  parts.batch_invariant = options.batch_invariant;
   parts.scheduler.num_blocks = options.num_blocks;
   parts.scheduler.block_size = kTinyBlockSize;
   parts.scheduler.max_running = 40;
@@ -37,7 +38,8 @@ std::unique_ptr<Engine> CreateTinyEngine(const TinyEngineOptions& options,
                            {.device = DeviceKind::kCpu,
                             .backend = {.num_threads = options.num_ranks,
                                         .max_isa = TestMaxIsa(),
-                                        .full_precision = options.full_precision},
+                                        .full_precision = options.full_precision,
+                                        .batch_invariant = options.batch_invariant},
                             .tensor_parallel = options.num_ranks,
                             .rank = {.num_blocks = options.num_blocks,
                                      .block_size = kTinyBlockSize,
@@ -102,6 +104,19 @@ void ExpectSameRun(const Generated& expected, const Generated& actual, float tol
     return;
   }
   EXPECT_EQ(expected.tokens.size(), actual.tokens.size()) << what;
+}
+
+void ExpectSameBits(const Generated& expected, const Generated& actual, const std::string& what) {
+  ASSERT_TRUE(expected.status.ok()) << what << ": " << expected.status;
+  ASSERT_TRUE(actual.status.ok()) << what << ": " << actual.status;
+  ASSERT_FALSE(expected.tokens.empty()) << what;
+  ASSERT_EQ(expected.tokens.size(), expected.logprobs.size()) << what;
+  EXPECT_EQ(expected.tokens, actual.tokens) << what;
+  ASSERT_EQ(expected.logprobs.size(), actual.logprobs.size()) << what;
+  for (std::size_t i = 0; i < expected.logprobs.size(); ++i) {
+    ASSERT_EQ(expected.logprobs[i].logprob, actual.logprobs[i].logprob) << what << ": token " << i;
+    ASSERT_EQ(expected.logprobs[i].top, actual.logprobs[i].top) << what << ": token " << i;
+  }
 }
 
 }  // namespace thresher::testing

@@ -19,6 +19,7 @@ struct TinyEngineOptions {
   DType kv_cache_dtype = DType::kF32;
   bool full_precision = true;
   bool prefix_cache = false;
+  bool batch_invariant = false;
 };
 
 inline constexpr int kTinyBlockSize = 16;
@@ -45,5 +46,8 @@ GenerationRequest TinyRequest(int vocab_size, int prompt_length, int max_tokens,
 // up to the first that was nearly tied with its runner-up, where the runs part for good.
 void ExpectSameRun(const Generated& expected, const Generated& actual, float tolerance,
                    const std::string& what);
+
+// Fails the test unless the runs have the same tokens and, bit by bit, the same log-probabilities.
+void ExpectSameBits(const Generated& expected, const Generated& actual, const std::string& what);
 
 }  // namespace thresher::testing

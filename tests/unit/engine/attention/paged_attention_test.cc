@@ -36,13 +36,20 @@ class PagedAttentionTest : public ::testing::Test {
         for (std::int64_t i = 0; i < view.num_elements(); ++i) view.as<float>()[i] = normal(random);
       }
     }
-    auto attention = PagedAttention::Create(
-        kShape, {.max_tokens = 64, .max_sequences = 16, .max_sequence_length = 64}, *pool_,
-        *backend_);
-    ASSERT_TRUE(attention.ok()) << attention.status();
-    attention_ = *std::move(attention);
+    MakeAttention(/*batch_invariant=*/false);
     q_.resize(64 * 4 * 16);
     for (float& x : q_) x = normal(random);
+  }
+
+  void MakeAttention(bool batch_invariant) {
+    auto attention = PagedAttention::Create(kShape,
+                                            {.max_tokens = 64,
+                                             .max_sequences = 16,
+                                             .max_sequence_length = 64,
+                                             .batch_invariant = batch_invariant},
+                                            *pool_, *backend_);
+    ASSERT_TRUE(attention.ok()) << attention.status();
+    attention_ = *std::move(attention);
   }
 
   static StepPlan PlanOf(const std::vector<Row>& rows) {
@@ -59,16 +66,18 @@ class PagedAttentionTest : public ::testing::Test {
     return plan;
   }
 
-  absl::Status Run(const std::vector<Row>& rows, int layer, std::vector<float>& out) {
+  // The step's queries are those from `first_query` on.
+  absl::Status Run(const std::vector<Row>& rows, int layer, std::vector<float>& out,
+                   int first_query = 0) {
     const StepPlan plan = PlanOf(rows);
     std::vector<SequencePolicies> policies;
     for (const Row& row : rows) policies.push_back({row.prompt_length, 0, 0});
     out.assign(static_cast<std::size_t>(plan.num_tokens) * 64, -1);
     absl::Status status = attention_->Plan(plan, policies, *stream_);
     if (!status.ok()) return status;
-    return attention_->Run(layer, TensorView::Of(q_.data(), DType::kF32, plan.num_tokens, 4, 16),
-                           TensorView::Of(out.data(), DType::kF32, plan.num_tokens, 4, 16),
-                           *stream_);
+    return attention_->Run(
+        layer, TensorView::Of(q_.data() + first_query * 64, DType::kF32, plan.num_tokens, 4, 16),
+        TensorView::Of(out.data(), DType::kF32, plan.num_tokens, 4, 16), *stream_);
   }
 
   // Row `row` of the step, head `head`, in double.
@@ -141,6 +150,19 @@ TEST_F(PagedAttentionTest, ARowOfAPromptIsPrefillWhereverItStands) {
 
 TEST_F(PagedAttentionTest, ASequenceRunAgainAfterAPreemption) {
   ExpectRight({{20, 1, 10}, {0, 10, 10}, {10, 7, 10}, {17, 1, 10}});
+}
+
+// The two kernels round differently: rows past a prompt keep to the one that they had one by one.
+TEST_F(PagedAttentionTest, RowsRunAgainHaveTheirFirstBitsIfBatchInvariant) {
+  MakeAttention(/*batch_invariant=*/true);
+  std::vector<float> together, alone;
+  ASSERT_TRUE(Run({{10, 50, 10}, {0, 10, 10}}, 0, together).ok());
+  for (int j = 0; j < 50; ++j) {
+    ASSERT_TRUE(Run({{10 + j, 1, 10}}, 0, alone, j).ok());
+    EXPECT_EQ(alone, std::vector<float>(together.begin() + j * 64, together.begin() + j * 64 + 64))
+        << "row " << j;
+  }
+  ExpectRight({{20, 1, 10}, {0, 10, 10}, {10, 7, 10}, {3, 4, 10}, {17, 1, 10}});
 }
 
 TEST_F(PagedAttentionTest, PlansReplaceOneAnother) {

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace thresher {

@@ -24,6 +24,13 @@ TEST(ServerConfigTest, DefaultsAreValid) {
   EXPECT_EQ(config->levels[0].decode.policy, "dense");
 }
 
+TEST(ServerConfigTest, BatchInvarianceReachesTheEngine) {
+  v1::ServeConfig flags = Valid();
+  EXPECT_FALSE(ServerConfigFrom(flags)->engine.backend.batch_invariant);
+  flags.set_batch_invariant(true);
+  EXPECT_TRUE(ServerConfigFrom(flags)->engine.backend.batch_invariant);
+}
+
 TEST(ServerConfigTest, NamesTheBadFlag) {
   const struct {
     const char* part;  // of the message
@@ -41,7 +48,6 @@ TEST(ServerConfigTest, NamesTheBadFlag) {
       {"--max-json-depth", [](auto& c) { c.set_max_json_depth(0); }},
       {"--default-level", [](auto& c) { c.set_default_level("balanced"); }},
       {"--threshold-table", [](auto& c) { c.set_threshold_table("t"); }},
-      {"--batch-invariant", [](auto& c) { c.set_batch_invariant(true); }},
       {"--host", [](auto& c) { c.clear_host(); }},
   };
   for (const auto& row : cases) {
