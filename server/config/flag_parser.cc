@@ -20,8 +20,11 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 bool IsFlag(const FieldDescriptor& field) {
-  return !field.is_repeated() && field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE;
+  if (field.is_repeated()) return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  return field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE;
 }
+
+bool LooksLikeAFlag(const std::string& argument) { return argument.compare(0, 2, "--") == 0; }
 
 std::string FlagName(const FieldDescriptor& field) {
   return absl::StrReplaceAll(field.name(), {{"_", "-"}});
@@ -41,6 +44,10 @@ absl::Status WrongType(const std::string& name, const std::string& value, const 
 absl::Status SetField(const FieldDescriptor& field, const std::string& value, Message& message) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   const std::string name = FlagName(field);
+  if (field.is_repeated()) {
+    reflection.AddString(&message, &field, value);
+    return absl::OkStatus();
+  }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
       reflection.SetString(&message, &field, value);
@@ -76,6 +83,7 @@ absl::Status SetField(const FieldDescriptor& field, const std::string& value, Me
 
 std::string ValueText(const FieldDescriptor& field, const Message& message) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
+  if (field.is_repeated()) return "";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
       return reflection.GetString(message, &field);
@@ -95,7 +103,7 @@ std::string ValueText(const FieldDescriptor& field, const Message& message) {
 const char* TypeText(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
-      return "TEXT";
+      return field.is_repeated() ? "TEXT..." : "TEXT";
     case FieldDescriptor::CPPTYPE_BOOL:
       return "";
     default:
@@ -117,7 +125,7 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, Message& mess
   std::vector<const FieldDescriptor*> seen;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (argument.size() < 3 || argument.compare(0, 2, "--") != 0) {
+    if (argument.size() < 3 || !LooksLikeAFlag(argument)) {
       return absl::InvalidArgumentError(absl::StrCat("'", argument, "' is not a flag"));
     }
     const std::size_t equals = argument.find('=');
@@ -132,7 +140,7 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, Message& mess
     if (field == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("unknown flag --", name));
     }
-    if (std::find(seen.begin(), seen.end(), field) != seen.end()) {
+    if (!field->is_repeated() && std::find(seen.begin(), seen.end(), field) != seen.end()) {
       return absl::InvalidArgumentError(absl::StrCat("--", FlagName(*field), " is given twice"));
     }
     seen.push_back(field);
@@ -152,6 +160,12 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, Message& mess
       return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value"));
     }
     if (absl::Status status = SetField(*field, value, message); !status.ok()) return status;
+    // "--text A B" is "--text A --text B".
+    while (field->is_repeated() && i + 1 < arguments.size() && !LooksLikeAFlag(arguments[i + 1])) {
+      if (absl::Status status = SetField(*field, arguments[++i], message); !status.ok()) {
+        return status;
+      }
+    }
   }
   return absl::OkStatus();
 }

@@ -13,7 +13,8 @@ class Message;
 namespace thresher {
 
 // Sets the message's fields from "--name value" and "--name=value"; a boolean flag needs no value
-// and "--no-name" clears it. InvalidArgument naming the flag: unknown, without a value, given
+// and "--no-name" clears it; a repeated string takes one value or more, as often as given.
+// InvalidArgument naming the flag: unknown, without a value, given
 // twice, of the wrong type, or an argument that is no flag.
 absl::Status ParseFlags(const std::vector<std::string>& arguments,
                         google::protobuf::Message& message);

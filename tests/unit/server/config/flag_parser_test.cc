@@ -28,6 +28,20 @@ TEST(FlagParserTest, ReadsEveryTypeInBothForms) {
   EXPECT_FALSE(config.prefix_cache());
 }
 
+TEST(FlagParserTest, ARepeatedFlagTakesValuesUpToTheNextFlag) {
+  v1::EvaluateConfig config;
+  const absl::Status status = ParseFlags(
+      {"--text", "a", "b c", "--model", "m", "--text=d", "--attention", "light"}, config);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(config.model(), "m");
+  ASSERT_EQ(config.text_size(), 3);
+  EXPECT_EQ(config.text(1), "b c");
+  EXPECT_EQ(config.text(2), "d");
+  EXPECT_EQ(config.attention(0), "light");
+  v1::EvaluateConfig other;
+  EXPECT_EQ(ParseFlags({"--text"}, other).message(), "--text needs a value");
+}
+
 TEST(FlagParserTest, NamesTheFlagOfEachError) {
   EXPECT_EQ(ErrorOf({"--htp-port", "1"}), "unknown flag --htp-port");
   EXPECT_EQ(ErrorOf({"model"}), "'model' is not a flag");
