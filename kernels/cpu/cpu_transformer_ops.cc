@@ -37,6 +37,7 @@ CpuTransformerOps::CpuTransformerOps(const CpuGemmOptions& options, ThreadTeam& 
 DType CpuTransformerOps::gemm_input_dtype() const { return CpuGemmInputDType(gemm_options_); }
 
 absl::Status CpuTransformerOps::Reserve(std::int64_t max_rows) {
+  for (SamplingScratch& scratch : sampling_) scratch.Reserve(max_vocab_);
   return gemm_scratch_.Reserve(max_rows, max_cols_);
 }
 
@@ -53,6 +54,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CpuTransformerOps::PackEmbedding(
     const WeightSource& source) {
   absl::StatusOr<std::unique_ptr<CpuWeight>> table = PackCpuEmbedding(source);
   if (!table.ok()) return table.status();
+  max_vocab_ = std::max(max_vocab_, (*table)->rows());
   return std::unique_ptr<PackedWeight>(*std::move(table));
 }
 

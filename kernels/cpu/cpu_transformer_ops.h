@@ -51,6 +51,7 @@ class CpuTransformerOps final : public TransformerOps {
   WeightArena weight_arena_;
   GemmScratch gemm_scratch_;
   std::int64_t max_cols_ = 0;              // widest weight packed so far
+  std::int64_t max_vocab_ = 0;             // longest table so far: no row of logits is longer
   std::vector<SamplingScratch> sampling_;  // one a thread
 };
 

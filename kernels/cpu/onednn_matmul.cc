@@ -7,7 +7,6 @@
 #include <list>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -89,6 +88,7 @@ bool OneDnnMultipliesBf16() {
 struct OneDnnWeight::Layout {
   memory::desc desc;  // [cols, rows]
   std::shared_ptr<std::byte> bytes;
+  memory weights;  // of these bytes; any number of products may read it at once
 };
 
 OneDnnWeight::OneDnnWeight(std::unique_ptr<Layout> layout) : layout_(std::move(layout)) {}
@@ -122,6 +122,7 @@ absl::StatusOr<std::unique_ptr<OneDnnWeight>> OneDnnWeight::Pack(std::span<const
     dnnl::stream stream(engine);
     dnnl::reorder(from, to).execute(stream, from, to);
     stream.wait();
+    layout->weights = std::move(to);
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
@@ -137,10 +138,11 @@ struct OneDnnProducts::Cache {
   struct Entry {
     dnnl::matmul::primitive_desc desc;
     dnnl::matmul primitive;
+    memory x, out, bias, scratchpad;  // their bytes are those of the last call
     std::list<Key>::iterator age;
   };
 
-  const Entry& Find(std::int64_t num_rows, const memory::desc& weight, bool bias) {
+  Entry& Find(std::int64_t num_rows, const memory::desc& weight, bool bias) {
     const memory::dims dims = weight.dims();
     const Key key{num_rows, dims[1], dims[0], weight.data_type() == memory::data_type::bf16, bias};
     const auto found = entries.find(key);
@@ -151,6 +153,10 @@ struct OneDnnProducts::Cache {
     Entry entry;
     entry.desc = Describe(engine, num_rows, weight, bias);
     entry.primitive = dnnl::matmul(entry.desc);
+    entry.x = memory(entry.desc.src_desc(), engine, DNNL_MEMORY_NONE);
+    entry.out = memory(entry.desc.dst_desc(), engine, DNNL_MEMORY_NONE);
+    if (bias) entry.bias = memory(entry.desc.bias_desc(), engine, DNNL_MEMORY_NONE);
+    entry.scratchpad = memory(entry.desc.scratchpad_desc(), engine, DNNL_MEMORY_NONE);
     const auto bytes = static_cast<std::int64_t>(entry.desc.scratchpad_desc().get_size());
     if (bytes > scratchpad_bytes) {
       scratchpad.reset();
@@ -183,20 +189,24 @@ absl::Status OneDnnProducts::Multiply(const void* x, std::int64_t num_rows,
   return Guarded("cannot multiply", [&] {
     if (cache_ == nullptr) cache_ = std::make_unique<Cache>();
     const OneDnnWeight::Layout& layout = *weight.layout_;
-    const Cache::Entry& entry = cache_->Find(num_rows, layout.desc, bias != nullptr);
-    const dnnl::engine& engine = cache_->engine;
+    Cache::Entry& entry = cache_->Find(num_rows, layout.desc, bias != nullptr);
     // oneDNN takes all memory as mutable; it writes to the output and the scratchpad only.
-    std::unordered_map<int, memory> arguments{
-        {DNNL_ARG_SRC, memory(entry.desc.src_desc(), engine, const_cast<void*>(x))},
-        {DNNL_ARG_WEIGHTS, memory(layout.desc, engine, layout.bytes.get())},
-        {DNNL_ARG_DST, memory(entry.desc.dst_desc(), engine, out)},
-        {DNNL_ARG_SCRATCHPAD,
-         memory(entry.desc.scratchpad_desc(), engine, cache_->scratchpad.get())}};
+    entry.x.set_data_handle(const_cast<void*>(x));
+    entry.out.set_data_handle(out);
+    entry.scratchpad.set_data_handle(cache_->scratchpad.get());
+    // The C interface takes the arguments as they lie here; the C++ one wants a map.
+    dnnl_exec_arg_t arguments[5] = {{DNNL_ARG_SRC, entry.x.get()},
+                                    {DNNL_ARG_WEIGHTS, layout.weights.get()},
+                                    {DNNL_ARG_DST, entry.out.get()},
+                                    {DNNL_ARG_SCRATCHPAD, entry.scratchpad.get()}};
+    int num_arguments = 4;
     if (bias != nullptr) {
-      arguments.emplace(DNNL_ARG_BIAS,
-                        memory(entry.desc.bias_desc(), engine, const_cast<float*>(bias)));
+      entry.bias.set_data_handle(const_cast<float*>(bias));
+      arguments[num_arguments++] = {DNNL_ARG_BIAS, entry.bias.get()};
     }
-    entry.primitive.execute(cache_->stream, arguments);
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(entry.primitive.get(), cache_->stream.get(),
+                                                   num_arguments, arguments),
+                            "the product failed");
     cache_->stream.wait();
     return absl::OkStatus();
   });

@@ -163,6 +163,15 @@ std::int32_t Draw(const RowOps& ops, std::span<const float> logits, const Sampli
 
 }  // namespace
 
+void SamplingScratch::Reserve(std::int64_t vocab) {
+  const auto n = static_cast<std::size_t>(vocab);
+  select.Reserve(vocab);
+  weight.reserve(n);
+  block_sum.reserve((n + kLogitBlock - 1) / kLogitBlock);
+  candidates.reserve(n);
+  top.reserve(n);
+}
+
 absl::Status ValidateSamplingRow(const SamplingRow& row, std::int64_t vocab) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   if (!(row.temperature >= 0 && row.temperature <= kLargest)) {

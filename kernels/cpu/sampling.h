@@ -12,8 +12,11 @@
 
 namespace thresher {
 
-// Buffers of one thread, which grow to the largest vocabulary seen.
+// Buffers of one thread.
 struct SamplingScratch {
+  // Makes room for rows of `vocab` logits, so that drawing allocates nothing.
+  void Reserve(std::int64_t vocab);
+
   SelectScratch select;
   std::vector<float> weight;     // [vocab], exp((logit − largest) / temperature)
   std::vector<float> block_sum;  // of `weight`

@@ -21,6 +21,13 @@ float LowerBoundOfKth(std::int64_t k, SelectScratch& scratch) {
 
 }  // namespace
 
+void SelectScratch::Reserve(std::int64_t n) {
+  const auto blocks = static_cast<std::size_t>((n + kLogitBlock - 1) / kLogitBlock);
+  block_max.reserve(blocks);
+  ordered_max.reserve(blocks);
+  ordered.reserve(static_cast<std::size_t>(n));
+}
+
 void SelectTopK(const RowOps& ops, std::span<const float> values, std::int64_t k,
                 SelectScratch& scratch, std::vector<Candidate>& top) {
   top.clear();

@@ -20,8 +20,11 @@ inline bool Before(const Candidate& a, const Candidate& b) {
   return a.value > b.value || (a.value == b.value && a.token < b.token);
 }
 
-// Buffers of one thread, which grow to the largest vocabulary seen.
+// Buffers of one thread.
 struct SelectScratch {
+  // Makes room for rows of `n` values.
+  void Reserve(std::int64_t n);
+
   std::vector<float> block_max;
   std::vector<float> ordered_max;
   std::vector<Candidate> ordered;
