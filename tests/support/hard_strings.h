@@ -10,7 +10,7 @@
 
 namespace thresher::testing {
 
-// Reads THRESHER_GOLDEN_DIR/tokenizers/<name>; fails the test and is empty if it cannot.
+// Reads golden/tokenizers/<name>; fails the test and is empty if it cannot.
 std::string ReadTokenizerGolden(const std::string& golden_dir, const std::string& name);
 
 // The first `count` strings.

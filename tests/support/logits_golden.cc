@@ -8,10 +8,6 @@
 
 namespace thresher::testing {
 
-std::string GoldenPath(const std::string& name) {
-  return std::string(THRESHER_GOLDEN_DIR) + "/" + name;
-}
-
 LogitsGolden ReadLogitsGolden(const std::string& name) {
   LogitsGolden golden;
   std::ifstream tokens(GoldenPath("logits/" + name + ".tokens"));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "scheduler/ids.h"
+#include "tests/support/golden_path.h"
 
 namespace thresher::testing {
 
@@ -12,9 +13,6 @@ struct LogitsGolden {
   std::vector<TokenId> tokens;
   std::vector<float> logits;  // [tokens, vocab_size]
 };
-
-// The path of a file below tests/golden.
-std::string GoldenPath(const std::string& name);
 
 // logits/<name>.tokens and .f32. A test failure if they are not there.
 LogitsGolden ReadLogitsGolden(const std::string& name);

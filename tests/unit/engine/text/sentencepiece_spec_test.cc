@@ -13,6 +13,7 @@
 #include "engine/model/gguf_file.h"
 #include "engine/text/tokenizer.h"
 #include "tests/support/gguf_builder.h"
+#include "tests/support/golden_path.h"
 #include "tests/support/hard_strings.h"
 #include "tests/support/temp_folder.h"
 
@@ -22,7 +23,7 @@ namespace {
 using ::thresher::testing::HardStrings;
 using ::thresher::testing::ReadTokenizerGolden;
 
-const char kGoldenDir[] = THRESHER_GOLDEN_DIR;
+const char* const kGoldenDir = testing::GoldenDir();
 
 std::string Varint(std::uint64_t value) {
   std::string bytes;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/text/tokenizer.h"
+#include "tests/support/golden_path.h"
 #include "tests/support/hard_strings.h"
 
 namespace thresher {
@@ -15,7 +16,7 @@ namespace {
 
 using ::thresher::testing::ReadTokenizerGolden;
 
-const char kGoldenDir[] = THRESHER_GOLDEN_DIR;
+const char* const kGoldenDir = testing::GoldenDir();
 
 std::string Repeated(const std::string& unit, std::size_t num_bytes) {
   std::string text;

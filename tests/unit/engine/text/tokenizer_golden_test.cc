@@ -11,6 +11,7 @@
 
 #include "engine/model/gguf_file.h"
 #include "engine/text/tokenizer.h"
+#include "tests/support/golden_path.h"
 #include "tests/support/hard_strings.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tokenizer_gguf.h"
@@ -23,7 +24,7 @@ using ::thresher::testing::HardStrings;
 using ::thresher::testing::IdsHash;
 using ::thresher::testing::ReadTokenizerGolden;
 
-const char kGoldenDir[] = THRESHER_GOLDEN_DIR;
+const char* const kGoldenDir = testing::GoldenDir();
 
 constexpr EncodeOptions kPlain{.add_special_tokens = false, .parse_special_tokens = false};
 constexpr EncodeOptions kNoAdded{.add_special_tokens = false};

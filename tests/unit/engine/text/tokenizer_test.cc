@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/golden_path.h"
 #include "tests/support/hard_strings.h"
 
 namespace thresher {
@@ -17,7 +18,7 @@ namespace {
 using ::thresher::testing::HardStrings;
 using ::thresher::testing::ReadTokenizerGolden;
 
-const char kGoldenDir[] = THRESHER_GOLDEN_DIR;
+const char* const kGoldenDir = testing::GoldenDir();
 
 std::unique_ptr<Tokenizer> Load(const std::string& name) {
   const std::string bytes = ReadTokenizerGolden(kGoldenDir, name);

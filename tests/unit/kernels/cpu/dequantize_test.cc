@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/half_float.h"
+#include "tests/support/golden_path.h"
 
 namespace thresher {
 namespace {
@@ -21,7 +22,7 @@ struct GoldenBlocks {
 
 // See tests/golden/scripts/make_dequantize_golden.py.
 std::vector<GoldenBlocks> ReadGolden() {
-  std::ifstream file(THRESHER_GOLDEN_DIR "/dequantize/blocks.txt");
+  std::ifstream file(testing::GoldenPath("dequantize/blocks.txt"));
   std::vector<GoldenBlocks> all;
   std::string line;
   while (std::getline(file, line)) {

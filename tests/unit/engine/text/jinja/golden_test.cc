@@ -14,6 +14,7 @@
 #include "engine/text/jinja/interpreter.h"
 #include "engine/text/jinja/json_value.h"
 #include "engine/text/jinja/parser.h"
+#include "tests/support/golden_path.h"
 
 namespace thresher {
 namespace {
@@ -29,7 +30,7 @@ std::string ReadFile(const std::string& path) {
 }
 
 std::string Golden(const std::string& name) {
-  return ReadFile(std::string(THRESHER_GOLDEN_DIR) + "/templates/" + name);
+  return ReadFile(testing::GoldenPath("templates/" + name));
 }
 
 // The moment that the reference's strftime_now shows.
@@ -82,7 +83,7 @@ TEST(JinjaGolden, RandomTemplatesRenderAsTheReference) {
   CheckConstructs(path == nullptr ? Golden("random.json") : ReadFile(path));
 }
 
-class ChatTemplateGolden : public testing::TestWithParam<std::string> {};
+class ChatTemplateGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ChatTemplateGolden, PromptsAreTheReferences) {
   const std::string source = Golden(GetParam() + ".jinja");
@@ -112,8 +113,8 @@ TEST_P(ChatTemplateGolden, PromptsAreTheReferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ChatTemplateGolden,
-                         testing::Values("chatml", "deepseek", "llama2", "llama31", "mistral",
-                                         "qwen25", "qwen3", "smollm2"),
+                         ::testing::Values("chatml", "deepseek", "llama2", "llama31", "mistral",
+                                           "qwen25", "qwen3", "smollm2"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
