@@ -9,6 +9,8 @@
 namespace thresher {
 namespace {
 
+constexpr std::int64_t kMaxItemsInARow = 8;
+
 template <std::size_t kBounds>
 int BucketOf(const std::array<float, kBounds>& bounds, float value) {
   return static_cast<int>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
@@ -204,9 +206,12 @@ void ThresholdRun::RunDenseDecode(const AttentionWorkItem& item, float* scratch)
                    PartialStride(), scratch);
 }
 
-void ThresholdRun::RunSplit(const AttentionWorkItem& item, float* scratch) const {
+void ThresholdRun::RunSplit(const AttentionWorkItem& item, const Neighbours& neighbours,
+                            float* scratch) const {
   const ThresholdState state = StateOf(item);
   ThresholdUnit unit = UnitFor(item, state);
+  unit.follows = neighbours.follows;
+  unit.num_keys_after = neighbours.num_keys_after;
   unit.rows.partial = PartialsAt(item.partial);
   if (IsPost()) unit.scores = FloatsAt(layout_.scores) + *state.score_offset;
   loops_.threshold.attend(unit, scratch);
@@ -230,6 +235,9 @@ void ThresholdRun::RunWholeRow(const AttentionWorkItem& item, float* scratch) co
       unit.rows.first_key = i * split_size;
       unit.rows.num_keys = std::min(split_size, num_keys - unit.rows.first_key);
       unit.rows.partial = scratch + layout_.thread_partials + i * merge.stride;
+      unit.follows = i > 0;
+      unit.num_keys_after =
+          std::min(split_size, num_keys - unit.rows.first_key - unit.rows.num_keys);
       run(unit, scratch);
     }
   };
@@ -241,7 +249,7 @@ void ThresholdRun::RunWholeRow(const AttentionWorkItem& item, float* scratch) co
   FinishRow(merge, item, scratch);
 }
 
-void ThresholdRun::RunItem(std::int64_t index, int thread) const {
+void ThresholdRun::RunItem(std::int64_t index, const Neighbours& neighbours, int thread) const {
   const AttentionWorkItem& item = plan_.items[index];
   float* const scratch = Scratch(thread);
   if (index < num_prefill_units_) return RunPrefillUnit(item, scratch);
@@ -251,13 +259,16 @@ void ThresholdRun::RunItem(std::int64_t index, int thread) const {
     return;
   }
   if (item.merge < 0) return RunWholeRow(item, scratch);
-  RunSplit(item, scratch);
+  RunSplit(item, neighbours, scratch);
 }
 
-void ThresholdRun::ScoreItem(const AttentionWorkItem& item, int thread) const {
+void ThresholdRun::ScoreItem(std::int64_t index, const Neighbours& neighbours, int thread) const {
+  const AttentionWorkItem& item = plan_.items[index];
   if (item.merge < 0 || !IsSparse(item)) return;
   const ThresholdState state = StateOf(item);
   ThresholdUnit unit = UnitFor(item, state);
+  unit.follows = neighbours.follows;
+  unit.num_keys_after = neighbours.num_keys_after;
   unit.rows.partial = PartialsAt(item.partial);
   unit.scores = FloatsAt(layout_.scores) + *state.score_offset;
   loops_.threshold.score(unit, Scratch(thread));
@@ -297,11 +308,45 @@ std::int64_t ThresholdRun::GiveScoresFrom(std::int64_t first) const {
   return NumItems();
 }
 
+template <typename Body>
+void ThresholdRun::ForItems(std::int64_t first, std::int64_t end, const Body& body) const {
+  // In a row, so that one item's keys are fetched while the one before it runs; not so many that
+  // the threads end far apart. Items without a merge have nothing to follow.
+  const std::int64_t share = (end - first) / (std::int64_t{4} * team_.num_threads());
+  const std::int64_t in_a_row =
+      plan_.merge_start.size() > 1 ? std::clamp<std::int64_t>(share, 1, kMaxItemsInARow) : 1;
+  const std::int64_t num_tasks = (end - first + in_a_row - 1) / in_a_row;
+  const auto run = [&](std::int64_t task, int thread) {
+    const std::int64_t task_first = first + task * in_a_row;
+    const std::int64_t task_end = std::min(task_first + in_a_row, end);
+    for (std::int64_t i = task_first; i < task_end; ++i) {
+      const std::int32_t merge = plan_.items[i].merge;
+      Neighbours neighbours;
+      if (merge >= 0) {
+        neighbours.follows = i > task_first && plan_.items[i - 1].merge == merge;
+        const bool goes_on = i + 1 < task_end && plan_.items[i + 1].merge == merge;
+        neighbours.num_keys_after = goes_on ? plan_.items[i + 1].num_keys : 0;
+      }
+      body(i, neighbours, thread);
+    }
+  };
+  if (is_small_) {
+    for (std::int64_t task = 0; task < num_tasks; ++task) run(task, 0);
+  } else {
+    team_.ParallelFor(num_tasks, run);
+  }
+}
+
 void ThresholdRun::Run() const {
   if (layer_.counts != nullptr) CountDenseRows();
+  const auto run = [&](std::int64_t index, const Neighbours& neighbours, int thread) {
+    RunItem(index, neighbours, thread);
+  };
+  const auto score = [&](std::int64_t index, const Neighbours& neighbours, int thread) {
+    ScoreItem(index, neighbours, thread);
+  };
   if (selection_ == nullptr) {
-    ForItems(0, phase_ == AttentionPhase::kPrefill ? num_prefill_units_ : NumItems(),
-             [&](std::int64_t index, int thread) { RunItem(index, thread); });
+    ForItems(0, phase_ == AttentionPhase::kPrefill ? num_prefill_units_ : NumItems(), run);
     return;
   }
   PrepareMerges();
@@ -309,10 +354,9 @@ void ThresholdRun::Run() const {
     std::int64_t end = NumItems();
     if (IsPost() && plan_.merge_start.size() > 1) {
       end = GiveScoresFrom(first);
-      ForItems(first, end,
-               [&](std::int64_t index, int thread) { ScoreItem(plan_.items[index], thread); });
+      ForItems(first, end, score);
     }
-    ForItems(first, end, [&](std::int64_t index, int thread) { RunItem(index, thread); });
+    ForItems(first, end, run);
     first = end;
   }
 }

@@ -26,6 +26,13 @@ class ThresholdRun final {
   void Run() const;
 
  private:
+  // Whether the thread has run the item's keys' predecessors just now, and how many of their
+  // successors it runs next.
+  struct Neighbours {
+    bool follows = false;
+    int num_keys_after = 0;
+  };
+
   // Of a sequence's queries, how many come first and read all.
   int NumDenseQueries(int sequence) const;
   // Of an item of one query.
@@ -59,11 +66,11 @@ class ThresholdRun final {
 
   void RunPrefillUnit(const AttentionWorkItem& item, float* scratch) const;
   void RunDenseDecode(const AttentionWorkItem& item, float* scratch) const;
-  void RunSplit(const AttentionWorkItem& item, float* scratch) const;
+  void RunSplit(const AttentionWorkItem& item, const Neighbours& neighbours, float* scratch) const;
   void RunWholeRow(const AttentionWorkItem& item, float* scratch) const;
-  void RunItem(std::int64_t index, int thread) const;
+  void RunItem(std::int64_t index, const Neighbours& neighbours, int thread) const;
   // Of kPost: the scores of a split, and with the row's last one its thresholds.
-  void ScoreItem(const AttentionWorkItem& item, int thread) const;
+  void ScoreItem(std::int64_t index, const Neighbours& neighbours, int thread) const;
 
   // Fills the states of rows that are split.
   void PrepareMerges() const;
@@ -71,14 +78,9 @@ class ThresholdRun final {
   // returns the first item without.
   std::int64_t GiveScoresFrom(std::int64_t first) const;
 
+  // Runs body(item, neighbours, thread) for the items [first, end), a few in a row by one thread.
   template <typename Body>
-  void ForItems(std::int64_t first, std::int64_t end, const Body& body) const {
-    if (is_small_) {
-      for (std::int64_t i = first; i < end; ++i) body(i, 0);
-      return;
-    }
-    team_.ParallelFor(end - first, [&](std::int64_t i, int thread) { body(first + i, thread); });
-  }
+  void ForItems(std::int64_t first, std::int64_t end, const Body& body) const;
 
   const AttentionPhase phase_;
   const AttentionPlan& plan_;

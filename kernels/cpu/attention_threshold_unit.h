@@ -19,6 +19,10 @@ struct ThresholdUnit {
   // Scores of all the row's keys, [group_size, score_stride]; null: the unit computes its own.
   float* scores = nullptr;
   std::int64_t score_stride = 0;  // a multiple of kKeyTile
+  // Of the keys behind the unit's, those that the thread reads next, and whether it has read those
+  // before: what to fetch ahead. No result depends on it.
+  int num_keys_after = 0;
+  bool follows = false;
 };
 
 // A partial result of a row: kThresholdHeader floats; the weighted sum of the kept values, relative
