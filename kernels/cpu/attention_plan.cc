@@ -110,13 +110,17 @@ absl::Status CheckAttentionBatch(const AttentionBatch& batch) {
                                     "] is " + std::to_string(*negative) + ", expected at least 0");
 }
 
+void ResetPlan(AttentionPlan& plan) {
+  plan.num_blocks = NumBlocks(plan.batch);
+  plan.num_rows = NumRows(plan.batch);
+  plan.items.clear();
+  plan.merge_start.assign(1, 0);
+}
+
 void PlanPrefillUnits(AttentionPlan& plan) {
   const AttentionBatch& batch = plan.batch;
   const int group_size = batch.num_heads / batch.num_kv_heads;
-  plan.num_blocks = NumBlocks(batch);
-  plan.num_rows = NumRows(batch);
-  plan.items.clear();
-  plan.merge_start.assign(1, 0);
+  ResetPlan(plan);
   for (int sequence = 0; sequence < batch.num_sequences(); ++sequence) {
     const int num_queries = batch.query_start[sequence + 1] - batch.query_start[sequence];
     const int num_rows = num_queries * group_size;
@@ -143,10 +147,7 @@ void PlanPrefillUnits(AttentionPlan& plan) {
 void PlanDecodeUnits(AttentionPlan& plan) {
   const AttentionBatch& batch = plan.batch;
   const int group_size = batch.num_heads / batch.num_kv_heads;
-  plan.num_blocks = NumBlocks(batch);
-  plan.num_rows = NumRows(batch);
-  plan.items.clear();
-  plan.merge_start.assign(1, 0);
+  ResetPlan(plan);
   for (int sequence = 0; sequence < batch.num_sequences(); ++sequence) {
     const int num_queries = batch.query_start[sequence + 1] - batch.query_start[sequence];
     for (int query = 0; query < num_queries; ++query) {

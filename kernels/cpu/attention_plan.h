@@ -12,8 +12,13 @@ namespace thresher {
 // InvalidArgument naming the field that is inconsistent.
 absl::Status CheckAttentionBatch(const AttentionBatch& batch);
 
-// Fill plan.items, merge_start and num_blocks from plan.batch, which has been checked. Prefill: the
-// longest units first. Decode: by sequence, so that a unit's neighbours share its cache lines.
+// Leaves the plan without items; num_blocks and num_rows are those of plan.batch, which has been
+// checked.
+void ResetPlan(AttentionPlan& plan);
+
+// Fill plan.items, merge_start, num_blocks and num_rows from plan.batch, which has been checked.
+// Prefill: the longest units first. Decode: by sequence, so that a unit's neighbours share its
+// cache lines.
 void PlanPrefillUnits(AttentionPlan& plan);
 void PlanDecodeUnits(AttentionPlan& plan);
 

@@ -225,6 +225,20 @@ inline int LastKeyOf(const AttentionUnit& unit, int row) {
   return unit.context_length + (unit.first_row + within) / unit.group_size;
 }
 
+// The tiles of keys that the unit visits, and where each starts; the last block's second one may
+// start past the unit's keys.
+inline int NumKeyTiles(const AttentionUnit& unit) {
+  constexpr int kTilesOfBlock = kListedBlock / kKeyTile;
+  return unit.listed == nullptr ? (unit.num_keys + kKeyTile - 1) / kKeyTile
+                                : kTilesOfBlock * unit.num_listed;
+}
+inline int FirstKeyOfTile(const AttentionUnit& unit, int index) {
+  constexpr int kTilesOfBlock = kListedBlock / kKeyTile;
+  return unit.listed == nullptr
+             ? index * kKeyTile
+             : unit.listed[index / kTilesOfBlock] * kListedBlock + index % kTilesOfBlock * kKeyTile;
+}
+
 template <typename V, typename Operands>
 inline void PrefillWith(const AttentionUnit& unit, float* memory) {
   const PrefillScratch s(memory, unit.head_dim);
@@ -232,7 +246,10 @@ inline void PrefillWith(const AttentionUnit& unit, float* memory) {
   LoadRows<V>(unit, s);
   operands.LoadQuery();
   ResetState(unit, s);
-  for (int first_key = 0; first_key < unit.num_keys; first_key += kKeyTile) {
+  const int num_tiles = NumKeyTiles(unit);
+  for (int index = 0; index < num_tiles; ++index) {
+    const int first_key = FirstKeyOfTile(unit, index);
+    if (first_key >= unit.num_keys) break;
     PrefillTile tile;
     tile.num_keys = Smaller(kKeyTile, unit.num_keys - first_key);
     tile.masked = LastKeyOf(unit, 0) < first_key + tile.num_keys - 1;

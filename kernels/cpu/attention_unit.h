@@ -27,6 +27,10 @@ struct AttentionUnit {
   int context_length = 0;
   int first_key = 0;  // a multiple of kKeyTile
   int num_keys = 0;
+  // Null: all of those keys. Else, of a prefill, only the keys of these blocks of kListedBlock
+  // positions [num_listed], ascending; each row sees a key of the first one.
+  const std::uint16_t* listed = nullptr;
+  int num_listed = 0;
 
   // The KV head's part of block 0; block b's is block_bytes · b further on and holds
   // [block_size, head_dim] elements.
@@ -46,7 +50,8 @@ struct AttentionUnit {
 inline constexpr int kPartialHeader = 8;
 constexpr std::int64_t PartialFloats(int head_dim) { return kPartialHeader + head_dim; }
 
-inline constexpr int kKeyTile = 64;      // keys between two updates of the running maximum
+inline constexpr int kKeyTile = 64;  // keys between two updates of the running maximum
+inline constexpr int kListedBlock = 128;
 inline constexpr int kPrefillRows = 48;  // rows of a prefill unit: 3 vectors of AVX-512, 6 of AVX2
 
 // Floats of scratch that a unit needs.

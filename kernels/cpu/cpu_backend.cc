@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention_all.h"
+#include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/attention_threshold.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_transformer_ops.h"
@@ -39,6 +40,7 @@ std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionKernels(CpuIsa isa,
     std::move(more.begin(), more.end(), std::back_inserter(kernels));
   };
   add(MakeAttentionThresholdKernels(isa, options.full_precision, team));
+  add(MakeAttentionBlocksKernels(isa, options.full_precision, team));
   return kernels;
 }
 

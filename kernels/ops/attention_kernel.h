@@ -70,6 +70,9 @@ struct AttentionWorkItem {
   std::int32_t num_keys = 0;   // the last row sees the last of them
   std::int32_t merge = -1;     // index into merge_start if these rows' keys are split, else −1
   std::int32_t partial = 0;    // slot of the workspace, if the keys are split
+  // Of the blocks kernel: rows are the queries of this head alone, in one query block of the batch.
+  std::int32_t head = -1;
+  std::int32_t query_block = -1;
 };
 
 // Work items of a step, in the order in which they are dealt out; made by a kernel's Plan, read by

@@ -58,6 +58,13 @@ inline constexpr int kSelectionBlock = 128;
 // A list that stands for every block up to the row's own.
 inline constexpr std::int32_t kAllBlocks = -1;
 
+// Aligned blocks that the queries of a sequence touch: those from position context_length on.
+constexpr int NumQueryBlocks(int context_length, int query_length) {
+  if (query_length == 0) return 0;
+  return (context_length + query_length - 1) / kSelectionBlock - context_length / kSelectionBlock +
+         1;
+}
+
 // For each query block and head a list of the KV blocks that its queries read, each query up to its
 // own position. A batch's query blocks are the aligned blocks that each sequence's queries touch,
 // in order of sequences, then positions.

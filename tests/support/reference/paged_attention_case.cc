@@ -169,6 +169,16 @@ KvCacheLayer PagedAttentionCase::Cache() {
                          shape_.head_dim)};
 }
 
+AttentionLayer PagedAttentionCase::Layer(void* out) {
+  AttentionLayer layer;
+  layer.q = TensorView::Of(q_.data(), DType::kF32, num_tokens(), shape_.num_heads, shape_.head_dim);
+  layer.cache = Cache();
+  layer.scale = scale();
+  layer.out =
+      TensorView::Of(out, shape_.out_dtype, num_tokens(), shape_.num_heads, shape_.head_dim);
+  return layer;
+}
+
 absl::StatusOr<std::vector<float>> PagedAttentionCase::Run(const AttentionKernel& kernel,
                                                            Backend& backend,
                                                            const KvSelection& selection,
@@ -182,12 +192,7 @@ absl::StatusOr<std::vector<float>> PagedAttentionCase::Run(const AttentionKernel
   absl::Status status = kernel.Plan(Batch(), *workspace, **stream, plan);
   if (!status.ok()) return status;
   std::vector<std::uint32_t> storage(q_.size());
-  AttentionLayer layer;
-  layer.q = TensorView::Of(q_.data(), DType::kF32, num_tokens(), shape_.num_heads, shape_.head_dim);
-  layer.cache = Cache();
-  layer.scale = scale();
-  layer.out = TensorView::Of(storage.data(), shape_.out_dtype, num_tokens(), shape_.num_heads,
-                             shape_.head_dim);
+  AttentionLayer layer = Layer(storage.data());
   layer.counts = counts.empty() ? nullptr : counts.data();
   // Twice: the second layer of a step finds the workspace as the first one left it.
   for (int layer_index = 0; layer_index < 2; ++layer_index) {
@@ -264,7 +269,8 @@ PagedAttentionCase::HeadRows PagedAttentionCase::WidenHead(int sequence, int kv_
 }
 
 PagedAttentionCase::Reference PagedAttentionCase::ComputeReference(bool bf16_products,
-                                                                   int query_stride) const {
+                                                                   int query_stride,
+                                                                   const Sees& sees) const {
   Reference reference;
   reference.out.resize(q_.size());
   reference.bound.assign(q_.size(), std::numeric_limits<double>::infinity());
@@ -277,8 +283,23 @@ PagedAttentionCase::Reference PagedAttentionCase::ComputeReference(bool bf16_pro
         for (int head = kv_head * group_size; head < (kv_head + 1) * group_size; ++head) {
           const std::int64_t row =
               (query_start_[s] + query) * std::int64_t{shape_.num_heads} + head;
-          ReferenceRow(rows, row * shape_.head_dim, sequences_[s].context_length + query + 1,
-                       rounding, reference);
+          const int position = sequences_[s].context_length + query;
+          if (sees == nullptr) {
+            ReferenceRow(rows, row * shape_.head_dim, position + 1, rounding, reference);
+            continue;
+          }
+          HeadRows seen;
+          for (int key = 0; key <= position; ++key) {
+            if (!sees(s, head, position, key)) continue;
+            const std::int64_t from = std::int64_t{key} * shape_.head_dim;
+            const auto append = [&](const std::vector<double>& all, std::vector<double>& to) {
+              to.insert(to.end(), all.begin() + from, all.begin() + from + shape_.head_dim);
+            };
+            append(rows.k, seen.k);
+            append(rows.v, seen.v);
+          }
+          const auto num_seen = static_cast<int>(seen.k.size()) / shape_.head_dim;
+          ReferenceRow(seen, row * shape_.head_dim, num_seen, rounding, reference);
         }
       }
     }

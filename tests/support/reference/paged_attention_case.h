@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,9 @@ class PagedAttentionCase final {
   // Bytes of K and V that the queries see, each key counted once for a sequence.
   std::int64_t num_cache_bytes() const;
   KvCacheLayer Cache();
+  // The case's queries, cache and scale; `out` [num_tokens, num_heads, head_dim] of the shape's
+  // dtype is the caller's.
+  AttentionLayer Layer(void* out);
 
   // A key, value or query of a position that the case holds, [head_dim]. Queries are those of the
   // batch, row [num_tokens].
@@ -66,7 +70,10 @@ class PagedAttentionCase final {
   };
   // `bf16_products`: the kernel may round queries and weights to bf16. Only every `query_stride`-th
   // query of a sequence, from its last one backwards, is computed; the others' bounds are infinite.
-  Reference ComputeReference(bool bf16_products, int query_stride = 1) const;
+  // `sees` tells which of the keys up to the query's own position the row reads; null: all.
+  using Sees = std::function<bool(int sequence, int head, int query_position, int key_position)>;
+  Reference ComputeReference(bool bf16_products, int query_stride = 1,
+                             const Sees& sees = nullptr) const;
 
  private:
   // Keys and values of one head of a sequence, [sequence length, head_dim].
@@ -75,7 +82,8 @@ class PagedAttentionCase final {
     std::vector<double> v;
   };
   HeadRows WidenHead(int sequence, int kv_head) const;
-  // Fills the reference's row that starts at element `at`; rounding: of queries and weights.
+  // Fills the reference's row that starts at element `at` and reads the rows' first num_keys;
+  // rounding: of queries and weights.
   void ReferenceRow(const HeadRows& rows, std::int64_t at, int num_keys, double rounding,
                     Reference& reference) const;
   std::int64_t ElementOf(int sequence, int kv_head, int position) const;
