@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/device/cpu_isa.h"
 #include "kernels/device/device.h"
+#include "kernels/ops/block_selector.h"
 #include "kernels/ops/kernel_table.h"
 #include "kernels/ops/score_observer.h"
 #include "kernels/ops/tensor_parallel_group.h"
@@ -32,6 +33,8 @@ class Backend {
   virtual TransformerOps& ops() = 0;
   virtual const KernelTable& kernels() const = 0;
   virtual const ScoreObserver& score_observer() const = 0;
+  // Makes the lists of mechanism `blocks`.
+  virtual const BlockSelector& block_selector() const = 0;
   // Binds the calling thread to this backend's share of the cores. Each rank's worker calls it
   // once.
   virtual void BindThread() = 0;

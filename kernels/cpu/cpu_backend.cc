@@ -10,6 +10,7 @@
 #include "kernels/cpu/attention_all.h"
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/attention_threshold.h"
+#include "kernels/cpu/block_selector.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_transformer_ops.h"
 #include "kernels/cpu/parallel.h"
@@ -51,12 +52,14 @@ class CpuBackend final : public Backend {
         device_(Describe(isa, num_threads, options)),
         ops_(GemmOptionsOf(isa, options), team_),
         kernels_(MakeAttentionKernels(isa, options, team_)),
-        score_observer_(isa, team_) {}
+        score_observer_(isa, team_),
+        block_selector_(MakeCpuBlockSelector(isa, team_)) {}
 
   Device& device() override { return device_; }
   TransformerOps& ops() override { return ops_; }
   const KernelTable& kernels() const override { return kernels_; }
   const ScoreObserver& score_observer() const override { return score_observer_; }
+  const BlockSelector& block_selector() const override { return *block_selector_; }
   void BindThread() override { team_.BindCaller(); }
 
  private:
@@ -65,6 +68,7 @@ class CpuBackend final : public Backend {
   CpuTransformerOps ops_;
   KernelTable kernels_;
   CpuScoreObserver score_observer_;
+  std::unique_ptr<BlockSelector> block_selector_;
 };
 
 }  // namespace
