@@ -17,10 +17,10 @@ enum class BlockScore : std::uint8_t {
   // offsets in their blocks, plus beta times the value term. Computed from sums of queries and of
   // keys.
   kAntidiagonal,
-  // Softmax over the row's keys of such sums of `stride` pairs, added up over the block
+  // Softmax over the row's keys of such means of `stride` pairs, added up over the block
   // (XAttention).
   kAntidiagonalSoftmax,
-  kExactMass,  // the dense softmax mass of the block: slow, for evaluation
+  kExactMass,  // the mean dense softmax mass of the block: slow, for evaluation
   kRandom,     // seeded by (layer, head, i, j), for evaluation
 };
 

@@ -61,8 +61,11 @@ inline void ParseHeads(const std::string& value, PagedAttentionShape& shape) {
   shape.head_dim = ParseCount(parts[2]);
 }
 
-// `name` of the benchmark, for the command that its lines state.
-inline Arguments Parse(const std::string& name_of_bench, int argc, char** argv) {
+// `name` of the benchmark, for the command that its lines state. `own` takes the benchmark's own
+// arguments and returns whether it knows the name; null: there are none.
+inline Arguments Parse(
+    const std::string& name_of_bench, int argc, char** argv,
+    const std::function<bool(const std::string& name, const std::string& value)>& own = nullptr) {
   Arguments arguments;
   arguments.command = name_of_bench;
   const std::vector<std::string> isas = {"avx2", "avx512", "avx512bf16"};
@@ -96,7 +99,7 @@ inline Arguments Parse(const std::string& name_of_bench, int argc, char** argv) 
       arguments.filter = value;
     } else if (name == "--commit") {
       arguments.commit = value;
-    } else {
+    } else if (own == nullptr || !own(name, value)) {
       Fail("unknown argument " + argument);
     }
   }

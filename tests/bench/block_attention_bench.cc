@@ -1,117 +1,46 @@
 // Speed of prefill attention over lists of blocks, and of making the lists, against dense attention
-// of the same prompt (one sequence, one layer, synthetic). Each round runs, in turn: mechanism
+// of the same prompt (one sequence, one layer, synthetic). Each run does, in turn: mechanism
 // `all`, mechanism `blocks` with every block, `blocks` with the selector's lists, and the selector;
 // so a busy machine slows all alike. One JSON line each, with the best and the median of the
-// rounds, and the best as a share of dense attention's. The lists hold `--density` of each row's
+// runs, and the best as a share of dense attention's. The lists hold `--density` of each row's
 // blocks. The sparse output is checked against the double reference, the full one against `all`; a
 // wrong result ends the run with status 1.
 //
-//   block_attention_bench [--tokens=16384] [--chunk=16384] [--heads=9,3,64] [--density=0.25]
-//                         [--stride=16] [--isa=avx2|avx512|avx512bf16] [--full-precision]
-//                         [--threads=2] [--rounds=5] [--commit=ID]
+//   block_attention_bench [--tokens=16384] [--chunk=16384] [--density=0.25] [--stride=16] and
+//                         attention_bench's arguments
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "kernels/backend.h"
 #include "nlohmann/json.hpp"
+#include "tests/bench/attention_bench_parts.h"
 #include "tests/support/reference/paged_attention_case.h"
 
 namespace thresher {
 namespace {
 
-[[noreturn]] void Fail(const std::string& message) {
-  std::cerr << message << '\n';
-  std::exit(1);
-}
-
-template <typename T>
-T Take(absl::StatusOr<T> value) {
-  if (!value.ok()) Fail(value.status().ToString());
-  return *std::move(value);
-}
-
-void Require(const absl::Status& status) {
-  if (!status.ok()) Fail(status.ToString());
-}
-
-struct Arguments {
-  BackendOptions options{.num_threads = 2};
-  PagedAttentionShape shape{.num_heads = 9, .num_kv_heads = 3, .head_dim = 64, .block_size = 64};
+struct Prompt {
   int tokens = 16384;
   int chunk = 0;  // the last queries that are run; 0: all
   double density = 0.25;
   int stride = 16;
-  int rounds = 5;
-  std::string commit;
-  std::string command = "block_attention_bench";
 };
-
-int ParseCount(const std::string& text) {
-  int count = 0;
-  if (!absl::SimpleAtoi(text, &count) || count < 1) Fail("not a positive number: " + text);
-  return count;
-}
-
-Arguments Parse(int argc, char** argv) {
-  Arguments arguments;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    arguments.command += " " + argument;
-    const std::size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : argument.substr(equals + 1);
-    if (name == "--tokens") {
-      arguments.tokens = ParseCount(value);
-    } else if (name == "--chunk") {
-      arguments.chunk = ParseCount(value);
-    } else if (name == "--heads") {
-      const std::vector<std::string> parts = absl::StrSplit(value, ',');
-      if (parts.size() != 3) Fail("expected --heads=query,kv,head_dim");
-      arguments.shape.num_heads = ParseCount(parts[0]);
-      arguments.shape.num_kv_heads = ParseCount(parts[1]);
-      arguments.shape.head_dim = ParseCount(parts[2]);
-    } else if (name == "--density") {
-      if (!absl::SimpleAtod(value, &arguments.density)) Fail("not a number: " + value);
-    } else if (name == "--stride") {
-      arguments.stride = ParseCount(value);
-    } else if (name == "--isa") {
-      const std::vector<std::string> isas = {"avx2", "avx512", "avx512bf16"};
-      const auto found = std::find(isas.begin(), isas.end(), value);
-      if (found == isas.end()) Fail("unknown value " + value);
-      arguments.options.max_isa = static_cast<CpuIsa>(found - isas.begin());
-    } else if (name == "--full-precision") {
-      arguments.options.full_precision = true;
-    } else if (name == "--threads") {
-      arguments.options.num_threads = ParseCount(value);
-    } else if (name == "--rounds") {
-      arguments.rounds = ParseCount(value);
-    } else if (name == "--commit") {
-      arguments.commit = value;
-    } else {
-      Fail("unknown argument " + argument);
-    }
-  }
-  if (arguments.chunk == 0) arguments.chunk = arguments.tokens;
-  if (arguments.chunk > arguments.tokens) Fail("--chunk is more than --tokens");
-  return arguments;
-}
 
 class Bench final {
  public:
-  explicit Bench(const Arguments& arguments)
+  Bench(const Arguments& arguments, const Prompt& prompt)
       : arguments_(arguments),
+        prompt_(prompt),
         backend_(Take(CreateBackend(DeviceKind::kCpu, 0, arguments.options))),
         stream_(Take(backend_->device().CreateStream())),
-        attention_(ShapeOf(), {{arguments.tokens - arguments.chunk, arguments.chunk, 1}}),
+        attention_(ShapeOf(), {{prompt.tokens - prompt.chunk, prompt.chunk, 1}}),
         all_(KernelOf(AttentionMechanism::kAll)),
         blocks_(KernelOf(AttentionMechanism::kBlocks)),
         selector_(backend_->block_selector()) {
@@ -119,13 +48,13 @@ class Bench final {
     all_workspace_ = Plan(all_, all_plan_);
     blocks_workspace_ = Plan(blocks_, blocks_plan_);
     rules_.value_term = ValueTerm::kRaw;
-    rules_.stride = arguments.stride;
+    rules_.stride = prompt.stride;
     rules_.sink_blocks = rules_.local_blocks = 1;
     rules_.forced_in_budget = true;
-    const int first = (arguments.tokens - arguments.chunk) / kSelectionBlock;
-    const int count = NumQueryBlocks(arguments.tokens - arguments.chunk, arguments.chunk);
+    const int first = (prompt.tokens - prompt.chunk) / kSelectionBlock;
+    const int count = NumQueryBlocks(prompt.tokens - prompt.chunk, prompt.chunk);
     for (int own = first; own < first + count; ++own) {
-      budget_.push_back(std::max(2, static_cast<int>(std::lround(arguments.density * (own + 1)))));
+      budget_.push_back(std::max(2, static_cast<int>(std::lround(prompt.density * (own + 1)))));
     }
     query_block_start_ = {0, count};
     selector_workspace_ = Take(backend_->device().Allocate(selector_.WorkspaceBytes(
@@ -142,12 +71,12 @@ class Bench final {
         {"selection", [&] { Select(); }},
         {"sparse", [&] { Attend(blocks_, blocks_plan_, selection_.lists, sparse_out_); }}};
     std::vector<std::vector<double>> seconds(parts.size());
-    for (int round = 0; round <= arguments_.rounds; ++round) {
+    for (int round = 0; round <= arguments_.runs; ++round) {
       for (std::size_t part = 0; part < parts.size(); ++part) {
-        const auto start = std::chrono::steady_clock::now();
+        const double start = arguments_.now();
         parts[part].second();
-        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-        if (round > 0) seconds[part].push_back(taken.count());  // the first one warms up
+        const double taken = arguments_.now() - start;
+        if (round > 0) seconds[part].push_back(taken);  // the first one warms up
       }
     }
     if (full_out_ != dense_out_) Fail("a list of every block differs from mechanism `all`");
@@ -194,7 +123,7 @@ class Bench final {
   bool Reads(int head, int query, int key) const {
     const SelectBlocks& lists = selection_.lists;
     const std::int64_t row =
-        query / kSelectionBlock - (arguments_.tokens - arguments_.chunk) / kSelectionBlock;
+        query / kSelectionBlock - (prompt_.tokens - prompt_.chunk) / kSelectionBlock;
     const std::int64_t index = row * arguments_.shape.num_heads + head;
     if (lists.list_length[index] == kAllBlocks) return true;
     const std::uint16_t* list = lists.blocks + index * lists.capacity;
@@ -207,7 +136,7 @@ class Bench final {
                                !arguments_.options.full_precision &&
                                backend_->ops().gemm_input_dtype() == DType::kBF16;
     const PagedAttentionCase::Reference reference = attention_.ComputeReference(
-        bf16_products, 1 + arguments_.chunk / 6,
+        bf16_products, 1 + prompt_.chunk / 6,
         [&](int, int head, int query, int key) { return Reads(head, query, key); });
     double worst = 0;
     for (std::size_t i = 0; i < sparse_out_.size(); ++i) {
@@ -222,7 +151,7 @@ class Bench final {
   // Listed blocks as a share of the causal ones.
   double Density() const {
     double listed = 0, causal = 0;
-    const int first = (arguments_.tokens - arguments_.chunk) / kSelectionBlock;
+    const int first = (prompt_.tokens - prompt_.chunk) / kSelectionBlock;
     for (int row = 0; row < query_block_start_[1]; ++row) {
       for (int head = 0; head < arguments_.shape.num_heads; ++head) {
         const std::int32_t length =
@@ -252,6 +181,7 @@ class Bench final {
   }
 
   const Arguments& arguments_;
+  const Prompt& prompt_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   PagedAttentionCase attention_;
@@ -270,7 +200,22 @@ class Bench final {
 }  // namespace thresher
 
 int main(int argc, char** argv) {
-  const thresher::Arguments arguments = thresher::Parse(argc, argv);
-  thresher::Bench(arguments).Run();
+  thresher::Prompt prompt;
+  const auto own = [&](const std::string& name, const std::string& value) {
+    if (name == "--tokens") {
+      prompt.tokens = thresher::ParseCount(value);
+    } else if (name == "--chunk") {
+      prompt.chunk = thresher::ParseCount(value);
+    } else if (name == "--stride") {
+      prompt.stride = thresher::ParseCount(value);
+    } else if (name != "--density" || !absl::SimpleAtod(value, &prompt.density)) {
+      return false;
+    }
+    return true;
+  };
+  const thresher::Arguments arguments = thresher::Parse("block_attention_bench", argc, argv, own);
+  if (prompt.chunk == 0) prompt.chunk = prompt.tokens;
+  if (prompt.chunk > prompt.tokens) thresher::Fail("--chunk is more than --tokens");
+  thresher::Bench(arguments, prompt).Run();
   return 0;
 }

@@ -139,7 +139,7 @@ TEST_P(AttentionBlocksTest, MatchesTheMaskedReferenceForEveryGroupAndBlockSize) 
           attention,
           MakeLists(attention, [](int own, int sequence,
                                   int head) { return RandomList(own, sequence, head, 0.4); }),
-          7);
+          29);
     }
   }
 }
@@ -154,7 +154,7 @@ TEST_P(AttentionBlocksTest, RoundedOutputsAndRowsOfAllBlocksAmongLists) {
                              return head == 1 ? std::set<int>{}
                                               : RandomList(own, sequence, head, 0.3);
                            }),
-                 5);
+                 23);
 }
 
 // Also for rows of a partial first block, and beside rows with other lists.
