@@ -19,41 +19,78 @@ inline void SetZero(std::int64_t count, float* to) {
 }
 
 // to[0 … count) += row.
-template <typename V, DType kType>
-inline void AddRow(const void* row, int count, float* to) {
+template <typename V>
+inline void AddRow(const float* row, int count, float* to) {
   ForVectors<V>(
-      count,
-      [&](std::int64_t i) { V::Store(to + i, V::Add(V::Load(to + i), LoadAs<V, kType>(row, i))); },
+      count, [&](std::int64_t i) { V::Store(to + i, V::Add(V::Load(to + i), V::Load(row + i))); },
       [&](std::int64_t i, int n) {
-        V::StoreFirst(to + i, n, V::Add(V::LoadFirst(to + i, n), LoadFirstAs<V, kType>(row, i, n)));
+        V::StoreFirst(to + i, n, V::Add(V::LoadFirst(to + i, n), V::LoadFirst(row + i, n)));
       });
 }
 
+// First bytes of the rows of a block's keys or values.
+class BlockRows final {
+ public:
+  BlockRows(const AttentionUnit& unit, const std::byte* base, int first_key, int num_keys)
+      : row_bytes_(unit.head_dim * SizeOf(unit.kv_dtype)), num_keys_(num_keys) {
+    ForRuns(unit, base, first_key, num_keys, [&](int key, int run, const std::byte* rows) {
+      for (int i = 0; i < run; i += 8) eighths_[(key + i) / 8] = rows + i * row_bytes_;
+    });
+  }
+  const std::byte* At(int key) const { return eighths_[key / 8] + key % 8 * row_bytes_; }
+  // Into the second-level cache: blocks of a cache lie scattered, which the hardware's prefetcher
+  // cannot follow.
+  void Fetch(int key) const {
+    if (key >= num_keys_) return;
+    for (std::int64_t i = 0; i < row_bytes_; i += 64) __builtin_prefetch(At(key) + i, 0, 2);
+  }
+
+ private:
+  std::int64_t row_bytes_;
+  int num_keys_;
+  const std::byte* eighths_[kListedBlock / 8] = {};  // eight rows lie in one block of the cache
+};
+
 template <typename V, DType kType>
-inline void KeySumsOf(const AttentionUnit& unit, int first_key, int stride, float* scratch,
+inline void KeySumsOf(const AttentionUnit& unit, int first_key, int stride, const BlockRows& ahead,
                       std::uint16_t* sums) {
-  const std::int64_t length = std::int64_t{stride} * unit.head_dim;
-  const std::int64_t row_bytes = unit.head_dim * SizeOf(kType);
-  SetZero<V>(length, scratch);
-  ForRuns(unit, unit.k, first_key, kListedBlock, [&](int key, int run, const std::byte* rows) {
-    for (int i = 0; i < run; ++i) {
-      const int segment = stride - 1 - (key + i) % stride;
-      AddRow<V, kType>(rows + i * row_bytes, unit.head_dim,
-                       scratch + std::int64_t{segment} * unit.head_dim);
-    }
-  });
-  for (std::int64_t i = 0; i < length; i += V::kLanes) V::StoreBf16(sums + i, V::Load(scratch + i));
+  using F = typename V::F;
+  const BlockRows keys(unit, unit.k, first_key, kListedBlock);
+  int fetched = 0;
+  for (int offset = 0; offset < stride; ++offset) {
+    for (int i = 0; i < kListedBlock / stride; ++i) ahead.Fetch(fetched++);
+    std::uint16_t* to = sums + std::int64_t{stride - 1 - offset} * unit.head_dim;
+    ForVectors<V>(
+        unit.head_dim,
+        [&](std::int64_t d) {
+          F sum = V::Zero();
+          for (int key = offset; key < kListedBlock; key += stride) {
+            sum = V::Add(sum, LoadAs<V, kType>(keys.At(key), d));
+          }
+          V::StoreBf16(to + d, sum);
+        },
+        [&](std::int64_t d, int n) {
+          F sum = V::Zero();
+          for (int key = offset; key < kListedBlock; key += stride) {
+            sum = V::Add(sum, LoadFirstAs<V, kType>(keys.At(key), d, n));
+          }
+          StoreFirstAs<V, DType::kBF16>(to, d, n, sum);
+        });
+  }
 }
 
 template <typename V>
-void KeySums(const AttentionUnit& unit, int first_key, int stride, float* scratch,
+void KeySums(const AttentionUnit& unit, int first_key, int stride, bool then_values, int num_ahead,
              std::uint16_t* sums) {
+  const BlockRows ahead = then_values
+                              ? BlockRows(unit, unit.v, first_key, kListedBlock)
+                              : BlockRows(unit, unit.k, first_key + kListedBlock, num_ahead);
   if (unit.kv_dtype == DType::kF32) {
-    KeySumsOf<V, DType::kF32>(unit, first_key, stride, scratch, sums);
+    KeySumsOf<V, DType::kF32>(unit, first_key, stride, ahead, sums);
   } else if (unit.kv_dtype == DType::kBF16) {
-    KeySumsOf<V, DType::kBF16>(unit, first_key, stride, scratch, sums);
+    KeySumsOf<V, DType::kBF16>(unit, first_key, stride, ahead, sums);
   } else {
-    KeySumsOf<V, DType::kF16>(unit, first_key, stride, scratch, sums);
+    KeySumsOf<V, DType::kF16>(unit, first_key, stride, ahead, sums);
   }
 }
 
@@ -62,8 +99,8 @@ void QuerySums(const BlockQueries& queries, int head_dim, int stride, float* sum
   SetZero<V>(std::int64_t{stride} * head_dim, sums);
   for (int i = 0; i < queries.num_queries; ++i) {
     const int segment = (queries.first_offset + i) % stride;
-    AddRow<V, DType::kF32>(queries.q + i * queries.row_stride, head_dim,
-                           sums + std::int64_t{segment} * head_dim);
+    AddRow<V>(queries.q + i * queries.row_stride, head_dim,
+              sums + std::int64_t{segment} * head_dim);
   }
 }
 
@@ -125,39 +162,43 @@ void Products(const float* query_sums, int num_heads, const std::uint16_t* key_s
 
 template <typename V, DType kType>
 inline void ValueSquaresOf(const AttentionUnit& unit, int first_key, int num_keys,
-                           const float* centre, float* squares) {
+                           const float* centre, const BlockRows& ahead, float* squares) {
   using F = typename V::F;
-  const std::int64_t row_bytes = unit.head_dim * SizeOf(kType);
-  ForRuns(unit, unit.v, first_key, num_keys, [&](int key, int run, const std::byte* rows) {
-    for (int i = 0; i < run; ++i) {
-      const std::byte* row = rows + i * row_bytes;
-      F sum = V::Zero();
+  const BlockRows values(unit, unit.v, first_key, num_keys);
+  for (int key = 0; key < num_keys; key += 4) {
+    F sum[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      ahead.Fetch(key + i);
+      const std::byte* row = values.At(key + i);
+      sum[i] = V::Zero();
       ForVectors<V>(
           unit.head_dim,
           [&](std::int64_t d) {
             F v = LoadAs<V, kType>(row, d);
             if (centre != nullptr) v = V::Sub(v, V::Load(centre + d));
-            sum = V::Fma(v, v, sum);
+            sum[i] = V::Fma(v, v, sum[i]);
           },
           [&](std::int64_t d, int n) {
             F v = LoadFirstAs<V, kType>(row, d, n);
             if (centre != nullptr) v = V::Sub(v, V::LoadFirst(centre + d, n));
-            sum = V::Fma(v, v, sum);
+            sum[i] = V::Fma(v, v, sum[i]);
           });
-      squares[key + i] = V::SumOf(sum);
     }
-  });
+    V::SumOf4(sum[0], sum[1], sum[2], sum[3], squares + key);
+  }
 }
 
 template <typename V>
 void ValueSquares(const AttentionUnit& unit, int first_key, int num_keys, const float* centre,
-                  float* squares) {
+                  int num_ahead, float* squares) {
+  const BlockRows ahead(unit, unit.k, first_key + kListedBlock, num_ahead);
   if (unit.kv_dtype == DType::kF32) {
-    ValueSquaresOf<V, DType::kF32>(unit, first_key, num_keys, centre, squares);
+    ValueSquaresOf<V, DType::kF32>(unit, first_key, num_keys, centre, ahead, squares);
   } else if (unit.kv_dtype == DType::kBF16) {
-    ValueSquaresOf<V, DType::kBF16>(unit, first_key, num_keys, centre, squares);
+    ValueSquaresOf<V, DType::kBF16>(unit, first_key, num_keys, centre, ahead, squares);
   } else {
-    ValueSquaresOf<V, DType::kF16>(unit, first_key, num_keys, centre, squares);
+    ValueSquaresOf<V, DType::kF16>(unit, first_key, num_keys, centre, ahead, squares);
   }
 }
 

@@ -19,9 +19,11 @@ struct BlockQueries {
 // gives the cache of one sequence and KV head; stride divides kListedBlock.
 struct BlockScoreLoops {
   // sums [stride, head_dim] bf16 of a whole block of keys from first_key on: segment t is the sum
-  // of the keys whose offset is stride − 1 − t modulo stride. scratch: as many floats.
-  void (*key_sums)(const AttentionUnit& unit, int first_key, int stride, float* scratch,
-                   std::uint16_t* sums);
+  // of the keys whose offset is stride − 1 − t modulo stride.
+  // Meanwhile fetches the rows that are read next: the block's values, or the first num_ahead keys
+  // of the next block.
+  void (*key_sums)(const AttentionUnit& unit, int first_key, int stride, bool then_values,
+                   int num_ahead, std::uint16_t* sums);
   // sums [stride, head_dim]: segment t is the sum of the queries whose offset is t modulo stride.
   void (*query_sums)(const BlockQueries& queries, int head_dim, int stride, float* sums);
   // scores[h · score_stride + j] = factor · ⟨query_sums[h], key_sums[j]⟩, vectors of `length`, a
@@ -29,9 +31,10 @@ struct BlockScoreLoops {
   void (*products)(const float* query_sums, int num_heads, const std::uint16_t* key_sums,
                    int num_blocks, int length, float factor, float* scores,
                    std::int64_t score_stride);
-  // squares[i] = |v − centre|² of num_keys values from first_key on; centre null: 0.
+  // squares[i] = |v − centre|² of num_keys (a multiple of 8) values of a block from first_key on;
+  // centre null: 0. Meanwhile fetches num_ahead keys of the next block.
   void (*value_squares)(const AttentionUnit& unit, int first_key, int num_keys, const float* centre,
-                        float* squares);
+                        int num_ahead, float* squares);
   // Softmax sums of one block of num_keys keys (whole groups of `stride`) for each group of
   // `stride` queries: the group score is the mean of q·k · unit.scale over the pairs of a query at
   // t and a key at stride − 1 − t in their groups. largest[a · result_stride] is the maximum over

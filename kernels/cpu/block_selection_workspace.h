@@ -41,7 +41,7 @@ struct BlockSelectionLayout {
   std::size_t scratch_each = 0;
   std::size_t total = 0;
   // Within a thread's scratch.
-  std::size_t query_sums = 0;     // f32 [heads of a group, stride · head_dim]; key sums in f32
+  std::size_t query_sums = 0;     // f32 [heads of a group, stride · head_dim]
   std::size_t squares = 0;        // f32 [kSelectionBlock]
   std::size_t order = 0;          // u64 [longest]
   std::size_t is_chosen = 0;      // u8 [longest]

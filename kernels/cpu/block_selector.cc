@@ -164,9 +164,10 @@ void PrepareKeyBlock(const Step& step, const BlockScoreLoops& loops, const Seque
   const AttentionUnit unit = UnitOf(step, blocks.sequence, kv_head);
   const int first_key = block * kSelectionBlock;
   const bool is_complete = block < blocks.num_complete;
+  // The next block of this head; a thread's last one fetches in vain.
+  const int num_ahead = block + 1 < blocks.num_complete ? kSelectionBlock : 0;
   if (is_complete) {
-    loops.key_sums(unit, first_key, rules.stride,
-                   reinterpret_cast<float*>(scratch + step.layout.query_sums),
+    loops.key_sums(unit, first_key, rules.stride, UsesValues(rules), num_ahead,
                    step.KeySumsOf(kv_head) + block * step.KeySumsLength());
   }
   if (!UsesValues(rules)) return;
@@ -175,7 +176,7 @@ void PrepareKeyBlock(const Step& step, const BlockScoreLoops& loops, const Seque
   const float* centre =
       centred ? step.statistics.mean_value + std::int64_t{kv_head} * step.shape.head_dim : nullptr;
   auto* squares = reinterpret_cast<float*>(scratch + step.layout.squares);
-  loops.value_squares(unit, first_key, num_groups * rules.stride, centre, squares);
+  loops.value_squares(unit, first_key, num_groups * rules.stride, centre, num_ahead, squares);
   float* groups = step.ValueGroupsOf(kv_head) + block * (kSelectionBlock / rules.stride);
   float* term = step.ValueTermsOf(kv_head) + block;
   if (rules.value_term == ValueTerm::kRaw) {
