@@ -52,6 +52,8 @@ absl::Time EngineLoop::last_progress() const {
 }
 
 void EngineLoop::Run() {
+  // How large the cache is shows before the first request.
+  if (observer_ != nullptr) observer_->OnStep(LoadReport());
   bool goes_on = true;
   while (goes_on) {
     const SchedulerLoad load = scheduler_.load();
@@ -149,13 +151,18 @@ void EngineLoop::ReportStep(const Slot& slot, absl::Time now) {
     throughput_.Add(slot.input.plan.num_samples, now);
   }
   if (observer_ == nullptr) return;
-  StepReport report;
+  StepReport report = LoadReport();
   // With two steps in flight a step begins when the one before it has ended.
   report.step_time = now - std::max(slot.launch_time, last_result_time_);
   for (const ScheduledSequence& sequence : slot.input.plan.sequences) {
     const bool decodes = sequence.samples && sequence.query_length == 1;
     (decodes ? report.num_decode_tokens : report.num_prefill_tokens) += sequence.query_length;
   }
+  observer_->OnStep(report);
+}
+
+StepReport EngineLoop::LoadReport() const {
+  StepReport report;
   const SchedulerLoad load = scheduler_.load();
   report.num_running = load.num_running;
   report.num_waiting = load.num_waiting;
@@ -165,7 +172,9 @@ void EngineLoop::ReportStep(const Slot& slot, absl::Time now) {
   report.num_preemptions = load.num_preemptions;
   report.prefix_queried_tokens = load.prefix_queried_tokens;
   report.prefix_hit_tokens = load.prefix_hit_tokens;
-  observer_->OnStep(report);
+  report.prompt_tokens = requests_.num_prompt_tokens();
+  report.generated_tokens = requests_.num_generated_tokens();
+  return report;
 }
 
 void EngineLoop::Fail(const absl::Status& reason) {

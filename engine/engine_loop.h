@@ -59,6 +59,8 @@ class EngineLoop final {
   void CompleteStep();
   void RetireFinished();
   void ReportStep(const Slot& slot, absl::Time now);
+  // What a report says when no step has run: the load and the totals.
+  StepReport LoadReport() const;
   void Fail(const absl::Status& reason);
   std::int64_t num_in_flight() const { return num_launched_ - num_completed_; }
 

@@ -15,6 +15,8 @@ struct StepReport {
   int num_decode_tokens = 0;
   int num_running = 0, num_waiting = 0;
   std::int64_t blocks_free = 0, blocks_cached = 0, blocks_owned = 0;
+  std::int64_t prompt_tokens = 0;          // since start, of requests whose first token has come
+  std::int64_t generated_tokens = 0;       // since start
   std::int64_t num_preemptions = 0;        // since start
   std::int64_t prefix_queried_tokens = 0;  // since start
   std::int64_t prefix_hit_tokens = 0;      // since start
@@ -34,6 +36,7 @@ struct RequestReport {
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
+  // After each step, and once before the first, when nothing has run.
   virtual void OnStep(const StepReport& report) = 0;
   // A token came `since_last` after the choice's token before. Not for its first.
   virtual void OnInterToken(absl::Duration since_last) = 0;

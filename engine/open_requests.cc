@@ -140,6 +140,7 @@ StepResult::Sample OpenRequests::TakeSample(const ScheduledSequence& sequence,
   }
   if (!request->first_token_time.has_value()) {
     request->first_token_time = now;
+    num_prompt_tokens_ += request->prompt_length();
     if (!request->prompt_logprobs.empty()) {
       request->stream->SetPromptLogprobs(std::move(request->prompt_logprobs));
       request->prompt_logprobs.clear();
@@ -158,6 +159,7 @@ StepResult::Sample OpenRequests::TakeSample(const ScheduledSequence& sequence,
   choice.last_token_time = now;
   ++choice.num_generated;
   ++request->usage.generated_tokens;
+  ++num_generated_tokens_;
   const std::vector<TokenId>& stop_ids = request->request->stop_token_ids;
   const bool stops = std::binary_search(stop_ids.begin(), stop_ids.end(), sample.token);
   const bool ends = stops || choice.num_generated >= request->max_generated;

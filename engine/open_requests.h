@@ -56,6 +56,11 @@ class OpenRequests final {
   // Publishes what was staged, calls the listeners, and cancels the requests of stalled readers.
   void Publish(absl::Time now);
 
+  // Since the start: prompt tokens of the requests whose first token has come, each counted once
+  // whatever its choices, and tokens generated.
+  std::int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
+  std::int64_t num_generated_tokens() const { return num_generated_tokens_; }
+
  private:
   struct ChoiceRef {
     std::shared_ptr<OpenRequest> request;
@@ -73,6 +78,7 @@ class OpenRequests final {
   const bool batch_invariant_;
   DeadlineQueue deadlines_;
   std::int64_t next_id_ = 1;
+  std::int64_t num_prompt_tokens_ = 0, num_generated_tokens_ = 0;
   absl::flat_hash_map<RequestId, ChoiceRef> sequences_;
   std::vector<std::shared_ptr<OpenRequest>> stalled_, closed_;
 };
