@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/request_error.h"
+#include "engine/text/excerpt.h"
 
 namespace thresher {
 namespace {
@@ -36,7 +37,8 @@ absl::Status RequestInbox::Submit(std::shared_ptr<OpenRequest> request) {
   }
   const std::string& id = request->request->request_id;
   if (!id.empty() && !by_id_.try_emplace(id, request).second) {
-    return FieldError("request_id", absl::StrCat("'", id, "' is in use by an open request"));
+    return FieldError("request_id",
+                      absl::StrCat("'", Excerpt(id), "' is in use by an open request"));
   }
   num_queued_ += num_choices;
   queued_prompt_tokens_ += prompt_tokens;
@@ -67,7 +69,8 @@ absl::Status RequestInbox::CancelById(const std::string& request_id, absl::Statu
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = by_id_.find(request_id);
   if (found == by_id_.end()) {
-    return absl::NotFoundError(absl::StrCat("no open request has the id '", request_id, "'"));
+    return absl::NotFoundError(
+        absl::StrCat("no open request has the id '", Excerpt(request_id), "'"));
   }
   commands_.push_back(
       {.kind = InboxCommand::Kind::kCancel, .request = found->second, .reason = std::move(reason)});

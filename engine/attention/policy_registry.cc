@@ -4,6 +4,7 @@
 #include "engine/attention/attention_policy.h"
 #include "engine/attention/policies/dense.h"
 #include "engine/request_error.h"
+#include "engine/text/excerpt.h"
 
 namespace thresher {
 namespace {
@@ -36,7 +37,7 @@ absl::Status ValidatePhase(const PolicyChoice& choice, bool decode) {
         if (parameter.name == name) found = &parameter;
       }
       if (found == nullptr) {
-        return FieldError(absl::StrCat("attention.", phase, ".", name),
+        return FieldError(absl::StrCat("attention.", phase, ".", Excerpt(name)),
                           absl::StrCat("is not a parameter of policy ", policy.name));
       }
       // Written so that NaN fails.
@@ -51,7 +52,7 @@ absl::Status ValidatePhase(const PolicyChoice& choice, bool decode) {
     return absl::OkStatus();
   }
   return FieldError(absl::StrCat("attention.", phase, ".policy"),
-                    absl::StrCat("is '", choice.policy, "'; this server has: ", allowed));
+                    absl::StrCat("is '", Excerpt(choice.policy), "'; this server has: ", allowed));
 }
 
 }  // namespace
