@@ -4,6 +4,7 @@
 #include "engine/engine_observer.h"
 #include "server/config/server_config.h"
 #include "server/metrics/metrics_registry.h"
+#include "server/quota.h"
 #include "server/requests/api_keys.h"
 #include "server/requests/serving_state.h"
 #include "server/task_queue.h"
@@ -16,6 +17,7 @@ struct ServerContext {
   MetricsRegistry& metrics;
   ApiKeys& keys;
   TaskQueue& workers;  // tokenising and templates
+  Quota& body_bytes;   // of HTTP bodies and gRPC messages that wait to be read
 };
 
 }  // namespace thresher

@@ -1,6 +1,9 @@
 #include "server/task_queue.h"
 
+#include <iostream>
 #include <utility>
+
+#include "server/out_of_memory.h"
 
 namespace thresher {
 
@@ -36,7 +39,9 @@ void TaskQueue::Run() {
     std::function<void()> task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
-    task();
+    if (const absl::Status status = WithinMemory(task); !status.ok()) {
+      std::clog << "level=error event=task_dropped error=\"" << status.message() << "\"\n";
+    }
     // Captures may be large; they go before the lock is taken again.
     task = nullptr;
     lock.lock();

@@ -11,7 +11,8 @@
 namespace thresher {
 
 // With one thread the tasks run in the order they were posted. Post from any thread, a task of its
-// own included.
+// own included. A task answers for the memory it does not get (see out_of_memory.h); one that does
+// not is logged and dropped.
 class TaskQueue final {
  public:
   explicit TaskQueue(int num_threads);

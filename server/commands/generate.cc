@@ -94,7 +94,7 @@ CompletionRequest LocalRequest(const v1::GenerateConfig& flags, const AttentionW
   }
   request.max_tokens = flags.max_tokens();
   request.temperature = flags.temperature();
-  if (flags.seed() != 0) request.seed = static_cast<std::uint64_t>(flags.seed());
+  if (flags.seed() != 0) request.seed = flags.seed();
   request.attention = attention;
   return request;
 }

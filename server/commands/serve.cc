@@ -61,9 +61,10 @@ std::vector<std::string> NamesOf(const std::vector<AttentionChoice>& levels) {
 }
 
 // Serves until a signal or the engine's failure; the exit status.
-int ServeUntilAsked(Engine& engine, const ServerConfig& config, ServingState& state,
+int ServeUntilAsked(Engine& engine, const ServerConfig& config, ServingState& state, ApiKeys& keys,
                     GrpcFrontend& grpc, const Signals& signals) {
   while (!signals.asked() && engine.health() != EngineHealth::kFailed) {
+    keys.Refresh(absl::Now());
     absl::SleepFor(absl::Milliseconds(50));
   }
   const bool failed = engine.health() == EngineHealth::kFailed;
@@ -83,7 +84,8 @@ int Serve(const ServerConfig& config) {
   MetricsRegistry metrics(
       {.model_name = ModelName(config), .vllm_names = config.vllm_metric_names});
   TaskQueue workers(kWorkers);
-  ServerContext context{config, state, metrics, **keys, workers};
+  Quota body_bytes("bytes of request bodies", config.max_held_body_bytes);
+  ServerContext context{config, state, metrics, **keys, workers, body_bytes};
   // The engine and the model outlive the front ends, whose open requests refer to them.
   std::unique_ptr<Engine> engine;
   std::unique_ptr<ServedModel> model;
@@ -107,7 +109,7 @@ int Serve(const ServerConfig& config) {
     std::cout << "ready: model " << model->name << ", context " << engine->max_model_len()
               << " tokens, loaded in " << absl::FormatDuration(absl::Now() - start) << "\nhttp://"
               << config.host << ":" << (*http)->port() << std::endl;
-    status = ServeUntilAsked(*engine, config, state, **grpc, signals);
+    status = ServeUntilAsked(*engine, config, state, **keys, **grpc, signals);
   } else {
     status = Fail(created.status());
   }

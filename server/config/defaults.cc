@@ -22,8 +22,11 @@ v1::ServeConfig DefaultServeConfig() {
   config.set_prefix_cache(true);
   // A context of 128k tokens is about half a megabyte of text and one of ids.
   config.set_max_body_bytes(8 << 20);
+  // Waiting bodies, one of the largest for each of 32 clients.
+  config.set_max_held_body_bytes(256 << 20);
   config.set_max_json_depth(64);
   config.set_max_connections(4096);
+  config.set_max_grpc_calls(4096);
   config.set_max_choices(128);
   config.set_request_timeout_seconds(600);
   // Below the 60 s after which common proxies cut a silent connection, with room for two losses.

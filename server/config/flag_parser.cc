@@ -1,8 +1,6 @@
 #include "server/config/flag_parser.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +9,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/text_format.h"
+#include "server/config/text_file.h"
 #include "thresher/v1/config.pb.h"
 
 namespace thresher {
@@ -171,14 +170,12 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, Message& mess
 }
 
 absl::Status ReadConfigFile(const std::string& path, Message& message) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read configuration file ", path));
-  std::stringstream text;
-  text << file.rdbuf();
+  const absl::StatusOr<std::string> text = ReadTextFile("--config", path);
+  if (!text.ok()) return text.status();
   FirstError errors;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
-  if (!parser.MergeFromString(text.str(), &message)) {
+  if (!parser.MergeFromString(*text, &message)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ":", errors.text));
   }
   return absl::OkStatus();

@@ -27,6 +27,10 @@ absl::Status CheckRanges(const v1::ServeConfig& config) {
       {"max-model-len", config.max_model_len(), 0, kMaxInt},
       {"kv-cache-tokens", config.kv_cache_tokens(), 1, kMaxInt},
       {"max-body-bytes", config.max_body_bytes(), 1024, 1 << 30},
+      // Less than one body could hold no request of that size at all.
+      {"max-held-body-bytes", config.max_held_body_bytes(), config.max_body_bytes(),
+       std::int64_t{1} << 50},
+      {"max-grpc-calls", config.max_grpc_calls(), 1, 1000000},
       {"max-json-depth", config.max_json_depth(), 4, 512},
       {"max-connections", config.max_connections(), 1, 1000000},
       {"max-choices", config.max_choices(), 1, 4096},
@@ -141,6 +145,8 @@ absl::StatusOr<ServerConfig> ServerConfigFrom(const v1::ServeConfig& config) {
   }
   result.api_keys_path = config.api_keys();
   result.max_connections = config.max_connections();
+  result.max_grpc_calls = config.max_grpc_calls();
+  result.max_held_body_bytes = config.max_held_body_bytes();
   result.heartbeat = absl::Seconds(config.heartbeat_seconds());
   result.drain = absl::Seconds(config.drain_seconds());
   result.stall = absl::Seconds(config.stall_seconds());

@@ -31,6 +31,8 @@ struct ServerConfig {
   std::string default_level;
   std::string api_keys_path;  // empty: no keys
   int max_connections = 0;
+  int max_grpc_calls = 0;
+  std::int64_t max_held_body_bytes = 0;
   absl::Duration heartbeat;
   absl::Duration drain;
   absl::Duration stall;

@@ -8,7 +8,9 @@
 
 #include "absl/time/clock.h"
 #include "engine/text/utf8.h"
+#include "server/grpc/call_shares.h"
 #include "server/grpc/proto_request.h"
+#include "server/out_of_memory.h"
 #include "server/requests/wire_error.h"
 
 namespace thresher {
@@ -33,33 +35,36 @@ absl::Time DeadlineOf(const grpc::CallbackServerContext& call) {
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>,
                            public std::enable_shared_from_this<GenerateCall> {
  public:
-  GenerateCall(const GenerateServices& services, grpc::CallbackServerContext& call)
-      : services_(services), call_(call) {}
+  GenerateCall(const GenerateServices& services, grpc::CallbackServerContext& call,
+               const v1::GenerateRequest& message, CallShares shares)
+      : services_(services), call_(call), message_(message), shares_(std::move(shares)) {}
 
-  void Start(const v1::GenerateRequest& message) {
+  void Start() {
     self_ = shared_from_this();
     const absl::Time deadline = DeadlineOf(call_);
     const std::string level = Metadata(call_, "x-attention-level");
     absl::StatusOr<KeyGrant> grant = CheckCallKey(services_.context, call_);
     tag_ = services_.wakes.Add([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->Pump();
+      if (const auto self = weak.lock()) self->Guarded([&] { self->Pump(); });
     });
-    services_.context.workers.Post(
-        [self = shared_from_this(), message, deadline, level, grant = std::move(grant)]() mutable {
-          absl::Status status = grant.status();
-          if (grant.ok()) {
-            self->grant_ = *std::move(grant);
-            status = self->Submit(message, level, deadline);
-          }
-          self->services_.stream_thread.Post([self, status] { self->Submitted(status); });
-        });
+    services_.context.workers.Post([self = shared_from_this(), deadline, level,
+                                    grant = std::move(grant)]() mutable {
+      absl::Status status = grant.status();
+      if (grant.ok()) {
+        self->grant_ = *std::move(grant);
+        const absl::Status memory = WithinMemory([&] { status = self->Submit(level, deadline); });
+        if (!memory.ok()) status = memory;
+      }
+      self->services_.stream_thread.Post(
+          [self, status] { self->Guarded([&] { self->Submitted(status); }); });
+    });
   }
 
   void OnWriteDone(bool ok) override {
     services_.stream_thread.Post([self = shared_from_this(), ok] {
       self->writing_ = false;
       // Not ok: the client has gone; OnCancel tells what to do.
-      if (ok) self->Pump();
+      if (ok) self->Guarded([&] { self->Pump(); });
     });
   }
 
@@ -69,13 +74,19 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
 
   void OnDone() override {
     services_.wakes.Remove(tag_);
-    services_.stream_thread.Post([self = std::move(self_)] { self->stream_.reset(); });
+    services_.stream_thread.Post([self = std::move(self_)] {
+      self->stream_.reset();
+      // Not with the call itself, which a worker may let go of after the front end has ended.
+      self->shares_.call.Release();
+      self->shares_.message_bytes.Release();
+    });
   }
 
  private:
   // On a worker.
-  absl::Status Submit(const v1::GenerateRequest& message, const std::string& level,
-                      absl::Time deadline) {
+  absl::Status Submit(const std::string& level, absl::Time deadline) {
+    // Nobody waits for it any more: it is not worth a tokenisation.
+    if (call_.IsCancelled()) return absl::CancelledError("the call was cancelled");
     const absl::StatusOr<const ServedModel*> model = services_.context.state.Admit();
     if (!model.ok()) return model.status();
     tokenizer_ = &(*model)->engine.tokenizer();
@@ -83,7 +94,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
     request.header_level = level;
     request.key_level = grant_.level;
     request.deadline = deadline;
-    absl::Status refused = ReadProto(message, request);
+    absl::Status refused = ReadProto(message_, request);
     absl::StatusOr<MappedRequest> mapped = absl::UnknownError("not mapped");
     if (refused.ok()) {
       mapped = MapRequest(std::move(request), **model, absl::Now());
@@ -101,6 +112,11 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
   }
 
   // From here on: the stream thread.
+  template <typename Step>
+  void Guarded(const Step& step) {
+    if (const absl::Status status = WithinMemory(step); !status.ok()) End(status);
+  }
+
   void Submitted(const absl::Status& status) {
     if (cancelled_) {
       submitted_.reset();
@@ -160,6 +176,8 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
 
   const GenerateServices services_;
   grpc::CallbackServerContext& call_;
+  const v1::GenerateRequest& message_;
+  CallShares shares_;
   std::shared_ptr<GenerateCall> self_;
   KeyGrant grant_;
   const Tokenizer* tokenizer_ = nullptr;
@@ -176,19 +194,31 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
   bool ended_ = false;
 };
 
+// A call that was refused before it became one.
+class RefusedCall final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
+ public:
+  explicit RefusedCall(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
 }  // namespace
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerateCall(
     const GenerateServices& services, grpc::CallbackServerContext& call,
     const v1::GenerateRequest& message) {
-  const auto reactor = std::make_shared<GenerateCall>(services, call);
-  reactor->Start(message);
+  absl::StatusOr<CallShares> shares = TakeCallShares(services.context, services.calls, message);
+  if (!shares.ok()) {
+    services.context.metrics.CountRefused();
+    return new RefusedCall(ToGrpc(shares.status()));
+  }
+  const auto reactor = std::make_shared<GenerateCall>(services, call, message, *std::move(shares));
+  reactor->Start();
   return reactor.get();
 }
 
 absl::StatusOr<KeyGrant> CheckCallKey(ServerContext& context,
                                       const grpc::CallbackServerContext& call) {
-  return context.keys.Check(Metadata(call, "authorization"), absl::Now());
+  return context.keys.Check(Metadata(call, "authorization"));
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {

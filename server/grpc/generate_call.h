@@ -3,6 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/grpc/call_wakes.h"
+#include "server/quota.h"
 #include "server/server_context.h"
 #include "thresher/v1/inference.pb.h"
 
@@ -20,10 +21,11 @@ struct GenerateServices {
   ServerContext& context;
   TaskQueue& stream_thread;
   CallWakes& wakes;
+  Quota& calls;  // open ones
 };
 
-// Returns a reactor that owns itself until gRPC is done with it. `message` is read before the
-// return.
+// Returns a reactor that owns itself until gRPC is done with it, and so with `message`. A call for
+// which there is no room ends at once with RESOURCE_EXHAUSTED.
 grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerateCall(
     const GenerateServices& services, grpc::CallbackServerContext& call,
     const v1::GenerateRequest& message);

@@ -5,17 +5,34 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/grpc/call_shares.h"
 #include "server/grpc/generate_call.h"
+#include "server/grpc/port_check.h"
 #include "server/grpc/unary_calls.h"
+#include "server/out_of_memory.h"
 #include "thresher/v1/inference.grpc.pb.h"
 
 namespace thresher {
 namespace {
 
 constexpr char kServiceName[] = "thresher.v1.InferenceService";
+
+// A call that answers once. Owns itself until gRPC is done with it.
+class UnaryCall final : public grpc::ServerUnaryReactor {
+ public:
+  UnaryCall(CallShares shares, KeyGrant grant)
+      : shares_(std::move(shares)), grant_(std::move(grant)) {}
+  explicit UnaryCall(const absl::Status& refused) { Finish(ToGrpc(refused)); }
+  void OnDone() override { delete this; }
+
+ private:
+  const std::optional<CallShares> shares_;
+  const KeyGrant grant_;
+};
 
 class Service final : public v1::InferenceService::CallbackService {
  public:
@@ -57,20 +74,25 @@ class Service final : public v1::InferenceService::CallbackService {
   }
 
  private:
-  // gRPC keeps request and response alive until the reactor has finished.
+  // gRPC keeps request and response alive until the reactor is done.
   template <typename Request, typename Response>
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& call, const Request& request,
                                    Response& response,
                                    absl::Status (*answer)(ServerContext&, const Request&,
                                                           Response&)) {
-    grpc::ServerUnaryReactor* reactor = call.DefaultReactor();
     ServerContext& context = services_.context;
-    if (const auto grant = CheckCallKey(context, call); !grant.ok()) {
-      reactor->Finish(ToGrpc(grant.status()));
-      return reactor;
-    }
-    context.workers.Post([&context, &request, &response, answer, reactor] {
-      reactor->Finish(ToGrpc(answer(context, request, response)));
+    absl::StatusOr<CallShares> shares = TakeCallShares(context, services_.calls, request);
+    if (!shares.ok()) return new UnaryCall(shares.status());
+    absl::StatusOr<KeyGrant> grant = CheckCallKey(context, call);
+    if (!grant.ok()) return new UnaryCall(grant.status());
+    auto* reactor = new UnaryCall(*std::move(shares), *std::move(grant));
+    context.workers.Post([&context, &call, &request, &response, answer, reactor] {
+      // Nobody waits for it any more: it is not worth a tokenisation.
+      if (call.IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
+      absl::Status status;
+      const absl::Status memory =
+          WithinMemory([&] { status = answer(context, request, response); });
+      reactor->Finish(ToGrpc(memory.ok() ? status : memory));
     });
     return reactor;
   }
@@ -82,10 +104,14 @@ class Service final : public v1::InferenceService::CallbackService {
 
 struct GrpcFrontend::State {
   explicit State(ServerContext& context)
-      : stream_thread(1), wakes(stream_thread), service({context, stream_thread, wakes}) {}
+      : stream_thread(1),
+        wakes(stream_thread),
+        calls("open gRPC calls", context.config.max_grpc_calls),
+        service({context, stream_thread, wakes, calls}) {}
 
   TaskQueue stream_thread;
   CallWakes wakes;
+  Quota calls;
   Service service;
   std::unique_ptr<grpc::Server> server;
   int port = 0;
@@ -98,6 +124,9 @@ absl::StatusOr<std::unique_ptr<GrpcFrontend>> GrpcFrontend::Start(ServerContext&
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   auto state = std::make_unique<State>(context);
+  if (absl::Status status = CheckPortIsFree(config.host, config.grpc_port); !status.ok()) {
+    return status;
+  }
   const bool ipv6 = config.host.find(':') != std::string::npos;
   const std::string address =
       absl::StrCat(ipv6 ? "[" : "", config.host, ipv6 ? "]:" : ":", config.grpc_port);

@@ -15,7 +15,7 @@ void ReadSampling(const v1::SamplingOptions& sampling, CompletionRequest& reques
   }
   if (sampling.has_presence_penalty()) request.presence_penalty = sampling.presence_penalty();
   if (sampling.has_frequency_penalty()) request.frequency_penalty = sampling.frequency_penalty();
-  if (sampling.has_seed()) request.seed = static_cast<std::uint64_t>(sampling.seed());
+  if (sampling.has_seed()) request.seed = sampling.seed();
   for (const auto& [id, bias] : sampling.logit_bias()) request.logit_bias.emplace_back(id, bias);
 }
 

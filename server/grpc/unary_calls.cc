@@ -6,9 +6,9 @@
 namespace thresher {
 namespace {
 
-// The model, if it is loaded and has the name that the request gives.
+// The model for new work, if it has the name that the request gives.
 absl::StatusOr<const ServedModel*> ModelOf(ServerContext& context, const std::string& name) {
-  absl::StatusOr<const ServedModel*> model = context.state.Model();
+  absl::StatusOr<const ServedModel*> model = context.state.Admit();
   if (!model.ok() || name.empty()) return model;
   if (absl::Status status = CheckModelName(**model, name); !status.ok()) return status;
   return model;
@@ -29,7 +29,7 @@ absl::Status AnswerTokenize(ServerContext& context, const v1::TokenizeRequest& r
   if (!model.ok()) return model.status();
   std::vector<TokenId> ids;
   const bool special = !request.has_add_special_tokens() || request.add_special_tokens();
-  if (absl::Status status = (*model)->encoder.EncodeText(request.text(), special, ids);
+  if (absl::Status status = (*model)->encoder.EncodeText("text", request.text(), special, ids);
       !status.ok()) {
     return status;
   }

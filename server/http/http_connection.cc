@@ -18,12 +18,13 @@
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <iostream>
+#include <new>
 #include <optional>
 #include <utility>  // before asio, whose headers use std::exchange without including it
 
 #include "absl/strings/str_format.h"
-#include "server/http/completion_exchange.h"
 #include "server/http/http_head.h"
+#include "server/http/http_job.h"
 #include "server/http/routes.h"
 
 namespace thresher {
@@ -67,14 +68,14 @@ class Event final {
   bool signalled_ = false;
 };
 
-// A generating request on its way through a worker. Shared with the worker's task.
-struct Job {
-  HttpRequest request;
-  KeyGrant grant;
-  bool chat = false;
-  std::unique_ptr<CompletionExchange> exchange;
-  HttpReply reply;  // in place of an exchange
-  bool done = false;
+// A place in the registry for as long as it lives.
+struct WakeTag {
+  WakeTag(WakeRegistry& registry, std::function<void()> wake)
+      : wakes(registry), value(registry.Add(std::move(wake))) {}
+  WakeTag(const WakeTag&) = delete;
+  ~WakeTag() { wakes.Remove(value); }
+  WakeRegistry& wakes;
+  const std::uint64_t value;
 };
 
 class Connection final : public HttpConnection, public std::enable_shared_from_this<Connection> {
@@ -111,10 +112,15 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
   using Parser = http::request_parser<http::string_body>;
 
   asio::awaitable<void> Run() {
-    while (!gone_) {
-      const bool again = co_await ServeOne();
-      if (!again) break;
+    try {
+      while (!gone_) {
+        const bool again = co_await ServeOne();
+        if (!again) break;
+      }
+    } catch (const std::bad_alloc&) {
+      std::clog << "level=error event=connection_closed error=\"out of memory\"\n";
     }
+    StopWatching();
     error_code ignored;
     stream_.socket().close(ignored);
     closed_();
@@ -147,6 +153,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
                              ? FindRoute(request.path)
                              : FindRoute("");
     KeyGrant grant;
+    Quota::Share body_bytes(context_.body_bytes);
     std::optional<HttpReply> early = AnswerBeforeBody(route, request, context_, grant);
     if (early.has_value()) {
       // A body that was not read would be taken for the next request.
@@ -160,13 +167,35 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
         co_await asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
                                    asio::redirect_error(asio::use_awaitable, error));
       }
-      co_await http::async_read(stream_, buffer_, parser,
-                                asio::redirect_error(asio::use_awaitable, error));
+      const absl::Status room = co_await ReadBody(parser, body_bytes, error);
       if (error) co_return co_await AnswerBadHead(error, parser);
+      if (!room.ok()) {
+        head_.keep_alive = false;
+        if (route.kind == RouteKind::kGenerate) context_.metrics.CountRefused();
+        co_return co_await Send(ErrorReply(room), false);
+      }
     }
     stream_.expires_never();
     request.body = std::move(parser.get().body());
-    co_return co_await Answer(route, std::move(request), std::move(grant));
+    if (route.kind == RouteKind::kInline) {
+      const HttpReply reply = route.answer(request, context_);
+      co_return co_await Send(reply, request.method == "HEAD");
+    }
+    const auto job =
+        std::make_shared<HttpJob>(std::move(request), std::move(grant), std::move(body_bytes));
+    co_return co_await Answer(route, job);
+  }
+
+  // The bytes of all bodies together are bounded; each counts from when it arrives.
+  asio::awaitable<absl::Status> ReadBody(Parser& parser, Quota::Share& bytes, error_code& error) {
+    parser.eager(true);
+    absl::Status room;
+    while (room.ok() && !error && !parser.is_done()) {
+      co_await http::async_read_some(stream_, buffer_, parser,
+                                     asio::redirect_error(asio::use_awaitable, error));
+      room = bytes.GrowTo(static_cast<std::int64_t>(parser.get().body().size()));
+    }
+    co_return room;
   }
 
   // The reply to bytes that are no request, if any is due.
@@ -196,50 +225,29 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     co_return co_await Send(ErrorReply(400, "bad_http", "not an HTTP/1.1 request"), false);
   }
 
-  asio::awaitable<bool> Answer(const Route& route, HttpRequest request, KeyGrant grant) {
-    if (route.kind == RouteKind::kInline) {
-      const HttpReply reply = route.answer(request, context_);
-      co_return co_await Send(reply, request.method == "HEAD");
-    }
-    const auto job = std::make_shared<Job>();
-    job->request = std::move(request);
-    job->grant = std::move(grant);
-    job->chat = route.chat;
-    const std::uint64_t tag = services_.wakes.Add([this] { news_.Signal(); });
+  asio::awaitable<bool> Answer(const Route& route, std::shared_ptr<HttpJob> job) {
+    const WakeTag tag(services_.wakes, [this] { news_.Signal(); });
     const auto self = shared_from_this();
     watching_ = true;
     Watch();
-    services_.context.workers.Post([self, job, &route, tag] {
-      self->Work(route, tag, *job);
+    services_.context.workers.Post([self, job, &route, tag = tag.value] {
+      RunHttpJob(route, self->context_, self->services_.wakes, tag, *job);
       asio::post(self->services_.io, [self, job] {
         job->done = true;
         self->news_.Signal();
       });
     });
-    while (!job->done) co_await news_.Wait(kIdleTimeout);
+    while (!job->done) {
+      co_await news_.Wait(kIdleTimeout);
+      if (gone_) job->abandoned = true;
+    }
     const bool again = co_await Deliver(*job);
     job->exchange.reset();
-    services_.wakes.Remove(tag);
     StopWatching();
     co_return again;
   }
 
-  // On a worker thread.
-  void Work(const Route& route, std::uint64_t tag, Job& job) {
-    if (route.kind == RouteKind::kWorker) {
-      job.reply = route.answer(job.request, context_);
-      return;
-    }
-    absl::StatusOr<std::unique_ptr<CompletionExchange>> exchange = CompletionExchange::Start(
-        job.chat, job.request, std::move(job.grant), context_, services_.wakes, tag);
-    if (exchange.ok()) {
-      job.exchange = *std::move(exchange);
-    } else {
-      job.reply = ErrorReply(exchange.status());
-    }
-  }
-
-  asio::awaitable<bool> Deliver(Job& job) {
+  asio::awaitable<bool> Deliver(HttpJob& job) {
     if (gone_) co_return false;
     if (job.exchange == nullptr) co_return co_await Send(job.reply, false);
     if (job.exchange->streams()) co_return co_await StreamEvents(*job.exchange);
@@ -261,7 +269,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     while (!over) {
       events.clear();
       over = exchange.Advance(events);
-      if (!events.empty()) AppendChunk(events, bytes);
+      if (!events.empty()) AppendEvents(events, head_, bytes);
       // The end and the last events go in one write, so that the client can reuse the connection.
       if (over && !head_.http_1_0) bytes += "0\r\n\r\n";
       if (!bytes.empty()) {
@@ -272,22 +280,10 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
       if (over) break;
       const bool signalled = co_await news_.Wait(heartbeat);
       if (gone_) co_return false;
-      if (!signalled) AppendChunk(": ping\n\n", bytes);
+      if (!signalled) AppendEvents(": ping\n\n", head_, bytes);
     }
     if (!head_.keep_alive) co_await LingerClose();
     co_return head_.keep_alive;
-  }
-
-  void AppendChunk(const std::string& payload, std::string& bytes) const {
-    if (head_.http_1_0) {
-      bytes += payload;
-      return;
-    }
-    char size[20];
-    const int length = std::snprintf(size, sizeof(size), "%zx\r\n", payload.size());
-    bytes.append(size, length);
-    bytes += payload;
-    bytes += "\r\n";
   }
 
   asio::awaitable<bool> Send(const HttpReply& reply, bool head_only) {

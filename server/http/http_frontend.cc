@@ -12,7 +12,9 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <iostream>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <unordered_map>
 #include <utility>  // before asio, whose headers use std::exchange without including it
@@ -58,6 +60,17 @@ struct HttpFrontend::State {
     }
     port = acceptor.local_endpoint().port();
     return absl::OkStatus();
+  }
+
+  void Run() {
+    while (true) {
+      try {
+        io.run();
+        return;
+      } catch (const std::bad_alloc&) {
+        std::clog << "level=error event=http_io error=\"out of memory\"\n";
+      }
+    }
   }
 
   asio::awaitable<void> Accept() {
@@ -136,7 +149,7 @@ absl::StatusOr<std::unique_ptr<HttpFrontend>> HttpFrontend::Start(ServerContext&
   State& s = *state;
   asio::co_spawn(
       s.io, [&s] { return s.Accept(); }, asio::detached);
-  s.thread = std::thread([&s] { s.io.run(); });
+  s.thread = std::thread([&s] { s.Run(); });
   return std::unique_ptr<HttpFrontend>(new HttpFrontend(std::move(state)));
 }
 

@@ -1,5 +1,7 @@
 #include "server/http/http_head.h"
 
+#include <cstdio>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -80,6 +82,18 @@ std::string EventStreamHead(const HeadOptions& options) {
   if (!options.http_1_0) head += "transfer-encoding: chunked\r\n";
   head += "\r\n";
   return head;
+}
+
+void AppendEvents(const std::string& events, const HeadOptions& options, std::string& bytes) {
+  if (options.http_1_0) {
+    bytes += events;
+    return;
+  }
+  char size[20];
+  const int length = std::snprintf(size, sizeof(size), "%zx\r\n", events.size());
+  bytes.append(size, static_cast<std::size_t>(length));
+  bytes += events;
+  bytes += "\r\n";
 }
 
 HttpReply OptionsReply(const char* allowed_methods, const std::string& cors_allow_origin) {

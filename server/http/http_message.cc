@@ -1,5 +1,8 @@
 #include "server/http/http_message.h"
 
+#include <algorithm>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/json_text.h"
 #include "server/http/openai_response.h"
@@ -14,6 +17,22 @@ int HexDigit(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
+}
+
+// The path and query of an absolute-form target ("http://host:port/path"), which proxies send and
+// every server must take (RFC 9112, 3.2.2). Other targets are left as they are.
+std::string_view WithoutOrigin(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (target.size() < scheme.size() ||
+        !absl::EqualsIgnoreCase(std::string(target.substr(0, scheme.size())),
+                                std::string(scheme))) {
+      continue;
+    }
+    target.remove_prefix(scheme.size());
+    target.remove_prefix(std::min(target.find_first_of("/?#"), target.size()));
+    return target.starts_with('/') ? target : std::string_view("/");
+  }
+  return target;
 }
 
 }  // namespace
@@ -38,6 +57,7 @@ HttpReply ErrorReply(int http_status, std::string_view code, std::string_view me
 }
 
 bool DecodePath(std::string_view target, std::string& path) {
+  target = WithoutOrigin(target);
   target = target.substr(0, target.find_first_of("?#"));
   path.clear();
   for (std::size_t i = 0; i < target.size(); ++i) {

@@ -30,7 +30,8 @@ struct HttpReply {
 HttpReply ErrorReply(const absl::Status& status);
 HttpReply ErrorReply(int http_status, std::string_view code, std::string_view message);
 
-// Decodes %XX and drops the query. False if an escape is malformed or makes a NUL.
+// Decodes %XX; drops the query and, from an absolute-form target, the origin. False if an escape is
+// malformed or makes a NUL.
 bool DecodePath(std::string_view target, std::string& path);
 
 // The client's id if it is one to three hundred printable ASCII characters, else a new one.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/text/excerpt.h"
 #include "server/http/json_fields.h"
 #include "server/requests/wire_error.h"
 
@@ -17,7 +18,7 @@ absl::Status ReadPhase(const Json& object, const std::string& path, PhaseWish& w
     return InvalidField(path, absl::StrCat(path, " must be an object, not ", JsonTypeName(object)));
   }
   for (const auto& [key, value] : object.items()) {
-    const std::string field = absl::StrCat(path, ".", key);
+    const std::string field = absl::StrCat(path, ".", Excerpt(key));
     if (key == "policy") {
       if (!value.is_string()) {
         return InvalidField(field,
@@ -62,7 +63,7 @@ absl::StatusOr<AttentionWish> ReadAttention(const Json& value) {
     } else if (key == "decode") {
       status = ReadPhase(member, "attention.decode", wish.decode);
     } else {
-      const std::string field = absl::StrCat("attention.", key);
+      const std::string field = absl::StrCat("attention.", Excerpt(key));
       status = InvalidField(
           field, absl::StrCat(field, " is not known; attention has level, prefill and decode"));
     }

@@ -1,5 +1,6 @@
 #include "server/http/json_fields.h"
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,7 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// True for integers that fit; 1.0 and 1e3 are floats in JSON's own terms and are refused.
+constexpr char kInteger[] = "a 64-bit integer";
+
+}  // namespace
+
 bool IsInt64(const Json& value) {
   if (value.is_number_unsigned()) {
     return value.get<std::uint64_t>() <=
@@ -20,8 +24,6 @@ bool IsInt64(const Json& value) {
   }
   return value.is_number_integer();
 }
-
-}  // namespace
 
 const char* JsonTypeName(const Json& value) {
   switch (value.type()) {
@@ -37,9 +39,11 @@ const char* JsonTypeName(const Json& value) {
       return "a boolean";
     case Json::value_t::number_integer:
     case Json::value_t::number_unsigned:
-      return "an integer";
+      return IsInt64(value) ? "an integer" : "a larger one";
     default:
-      return "a number with a fraction";
+      // An integer beyond 64 bits is read as a float; from 2^63 on no float has a fraction.
+      return std::abs(value.get<double>()) < 0x1p63 ? "a number with a fraction or an exponent"
+                                                    : "a larger number";
   }
 }
 
@@ -53,6 +57,10 @@ const Json* JsonFields::Find(const char* name) const {
 
 void JsonFields::Fail(const std::string& name, const std::string& message) {
   if (status_.ok()) status_ = InvalidField(path_ + name, message);
+}
+
+void JsonFields::Fail(const absl::Status& error) {
+  if (status_.ok()) status_ = error;
 }
 
 void JsonFields::WrongType(const char* name, const char* expected, const Json& value) {
@@ -69,7 +77,7 @@ void JsonFields::Read(const char* name, std::optional<double>& value) {
 void JsonFields::Read(const char* name, std::optional<std::int64_t>& value) {
   const Json* found = Find(name);
   if (found == nullptr) return;
-  if (!IsInt64(*found)) return WrongType(name, "a 64-bit integer", *found);
+  if (!IsInt64(*found)) return WrongType(name, kInteger, *found);
   value = found->get<std::int64_t>();
 }
 
@@ -110,7 +118,10 @@ void JsonFields::Read(const char* name, std::vector<std::int64_t>& value) {
   if (found == nullptr) return;
   if (!found->is_array()) return WrongType(name, "an array of integers", *found);
   for (const Json& element : *found) {
-    if (!IsInt64(element)) return WrongType(name, "an array of integers", *found);
+    if (!IsInt64(element)) {
+      return Fail(name, absl::StrCat(path_, name, " must hold 64-bit integers, not ",
+                                     JsonTypeName(element)));
+    }
     value.push_back(element.get<std::int64_t>());
   }
 }

@@ -32,6 +32,8 @@ class JsonFields final {
   void Read(const char* name, std::vector<std::int64_t>& value);
 
   void Fail(const std::string& name, const std::string& message);
+  // An error that names its own field. An ok status is none.
+  void Fail(const absl::Status& error);
   const absl::Status& status() const { return status_; }
   std::string Path(const char* name) const { return path_ + name; }
 
@@ -43,7 +45,10 @@ class JsonFields final {
   absl::Status status_;
 };
 
-// "a string", "an array", … for messages.
+// "a string", "an array", … for messages. A number that IsInt64 refuses is said to be too large or
+// to be written with a fraction.
 const char* JsonTypeName(const nlohmann::ordered_json& value);
+// True for integers that fit; 1.0 and 1e3 are floats in JSON's own terms.
+bool IsInt64(const nlohmann::ordered_json& value);
 
 }  // namespace thresher

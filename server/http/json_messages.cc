@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "engine/text/excerpt.h"
 #include "server/http/json_fields.h"
 #include "server/http/json_reader.h"
 #include "server/requests/wire_error.h"
@@ -29,9 +30,10 @@ absl::Status JoinParts(const std::string& field, Json& content) {
       return InvalidField(place, absl::StrCat(place, ".type is missing"));
     }
     if (*type != "text") {
-      return InvalidField(place + ".type",
-                          absl::StrCat(place, ".type is '", type->get_ref<const std::string&>(),
-                                       "'; this model reads text only"));
+      return InvalidField(
+          place + ".type",
+          absl::StrCat(place, ".type is '", Excerpt(type->get_ref<const std::string&>()),
+                       "'; this model reads text only"));
     }
     const auto value = part.find("text");
     if (value == part.end() || !value->is_string()) {

@@ -1,17 +1,34 @@
 #include "server/http/json_reader.h"
 
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/text/excerpt.h"
 #include "server/requests/wire_error.h"
 
 namespace thresher {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Why the library refuses a text. Its own message is "[class] parse error at …: syntax error while
+// parsing … - REASON; last read: 'TEXT'", where the text has no bound.
+std::string Reason(const nlohmann::detail::exception& error) {
+  constexpr int kNumberOverflow = 406;
+  if (error.id == kNumberOverflow) return "a number is out of range";
+  std::string reason = error.what();
+  reason.resize(std::min(reason.find("; last read: "), reason.size()));
+  for (const char* before : {"]", ": ", " - "}) {
+    const std::size_t found = reason.find(before);
+    if (found != std::string::npos) reason.erase(0, found + std::strlen(before));
+  }
+  return reason;
+}
 
 // Builds the document from the parser's events. Objects are filled by appending, since ordered
 // objects search their keys one by one; duplicates are found in a set beside them.
@@ -34,7 +51,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
   bool key(string_t& key) override {
     Frame& frame = open_.back();
     if (!frame.keys.insert(key).second) {
-      return Fail(absl::StrCat("the key '", key, "' is given twice in one object"));
+      return Fail(absl::StrCat("the key '", Excerpt(key), "' is given twice in one object"));
     }
     frame.key = std::move(key);
     return true;
@@ -42,12 +59,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    // The library's message names its class and repeats the position; only its reason is kept.
-    std::string reason = error.what();
-    if (const std::size_t colon = reason.find(": "); colon != std::string::npos) {
-      reason = reason.substr(colon + 2);
-    }
-    return Fail(absl::StrCat("not valid JSON at byte ", position, ": ", reason));
+    return Fail(absl::StrCat("not valid JSON at byte ", position, ": ", Reason(error)));
   }
 
   const std::string& error() const { return error_; }

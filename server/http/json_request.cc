@@ -5,65 +5,18 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/text/excerpt.h"
 #include "server/http/json_attention.h"
+#include "server/http/json_chat.h"
 #include "server/http/json_fields.h"
-#include "server/http/json_messages.h"
 #include "server/http/json_reader.h"
+#include "server/http/json_unsupported.h"
 #include "server/requests/wire_error.h"
 
 namespace thresher {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A field that this server cannot honour. It is refused unless it has the value that asks for
-// nothing (or is null), so that no wish is ignored.
-struct UnsupportedField {
-  const char* name;
-  const char* neutral;  // JSON text
-};
-
-constexpr UnsupportedField kUnsupportedInBoth[] = {
-    {"store", "false"},
-};
-constexpr UnsupportedField kUnsupportedInCompletions[] = {
-    {"suffix", "\"\""},
-};
-constexpr UnsupportedField kUnsupportedInChat[] = {
-    {"tools", "[]"},
-    {"tool_choice", "\"none\""},
-    {"functions", "[]"},
-    {"function_call", "\"none\""},
-    {"modalities", "[\"text\"]"},
-    {"audio", "null"},
-    {"prediction", "null"},
-    {"web_search_options", "null"},
-    {"moderation", "null"},
-    {"reasoning_effort", "\"none\""},
-    {"verbosity", "\"medium\""},
-    {"response_format", "{\"type\":\"text\"}"},
-};
-
-template <std::size_t N>
-void RefuseUnsupported(const UnsupportedField (&table)[N], JsonFields& fields) {
-  for (const UnsupportedField& field : table) {
-    const Json* value = fields.Find(field.name);
-    if (value == nullptr || *value == Json::parse(field.neutral, nullptr, false)) continue;
-    fields.Fail(field.name, absl::StrCat(field.name, " is not supported by this server"));
-  }
-}
-
-void ReadSeed(JsonFields& fields, std::optional<std::uint64_t>& seed) {
-  const Json* value = fields.Find("seed");
-  if (value == nullptr) return;
-  if (value->is_number_unsigned()) {
-    seed = value->get<std::uint64_t>();
-  } else if (value->is_number_integer()) {
-    seed = static_cast<std::uint64_t>(value->get<std::int64_t>());
-  } else {
-    fields.Fail("seed", absl::StrCat("seed must be a 64-bit integer, not ", JsonTypeName(*value)));
-  }
-}
 
 void ReadStop(JsonFields& fields, std::vector<std::string>& stop) {
   const Json* value = fields.Find("stop");
@@ -87,7 +40,6 @@ void ReadStop(JsonFields& fields, std::vector<std::string>& stop) {
 }
 
 void ReadLogitBias(JsonFields& fields, std::vector<std::pair<std::int64_t, double>>& bias) {
-  constexpr std::size_t kMostEntries = 1024;
   const Json* value = fields.Find("logit_bias");
   if (value == nullptr) return;
   if (!value->is_object()) {
@@ -95,15 +47,11 @@ void ReadLogitBias(JsonFields& fields, std::vector<std::pair<std::int64_t, doubl
                 absl::StrCat("logit_bias must be an object, not ", JsonTypeName(*value)));
     return;
   }
-  if (value->size() > kMostEntries) {
-    fields.Fail("logit_bias",
-                absl::StrCat("logit_bias has ", value->size(), " entries; at most ", kMostEntries));
-    return;
-  }
   for (const auto& [key, element] : value->items()) {
     std::int64_t id = 0;
-    if (!absl::SimpleAtoi(key, &id)) {
-      fields.Fail("logit_bias", absl::StrCat("logit_bias has the key '", key,
+    // Only as ids are written: "5" and "05" would be two biases of one token.
+    if (!absl::SimpleAtoi(key, &id) || absl::StrCat(id) != key) {
+      fields.Fail("logit_bias", absl::StrCat("logit_bias has the key '", Excerpt(key),
                                              "'; keys are token ids in decimal"));
       return;
     }
@@ -137,8 +85,15 @@ void ReadStreamOptions(JsonFields& fields, HttpCompletionRequest& result) {
     options.Fail("include_obfuscation",
                  "stream_options.include_obfuscation is not supported by this server");
   }
-  if (!options.status().ok())
-    fields.Fail("stream_options", std::string(options.status().message()));
+  fields.Fail(options.status());
+}
+
+void ReadBestOf(JsonFields& fields, std::int64_t n) {
+  std::optional<std::int64_t> best_of;
+  fields.Read("best_of", best_of);
+  if (best_of.has_value() && *best_of != n) {
+    fields.Fail("best_of", "best_of is not supported by this server unless it equals n");
+  }
 }
 
 // Fields that both routes share.
@@ -154,7 +109,7 @@ void ReadCommon(const Json& body, JsonFields& fields, HttpCompletionRequest& res
   fields.Read("repetition_penalty", request.repetition_penalty);
   fields.Read("presence_penalty", request.presence_penalty);
   fields.Read("frequency_penalty", request.frequency_penalty);
-  ReadSeed(fields, request.seed);
+  fields.Read("seed", request.seed);
   ReadLogitBias(fields, request.logit_bias);
   ReadStop(fields, request.stop);
   fields.Read("stop_token_ids", request.stop_token_ids);
@@ -170,23 +125,18 @@ void ReadCommon(const Json& body, JsonFields& fields, HttpCompletionRequest& res
   fields.Read("add_special_tokens", request.add_special_tokens);
   fields.Read("priority", request.priority);
   fields.Read("request_id", request.request_id);
-  std::optional<std::string> user;  // accepted; names no one here
-  fields.Read("user", user);
+  // Accepted, and of no meaning here: they name a user or a cache of a hosted service. The prefix
+  // cache needs no key.
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) {
+    std::optional<std::string> unused;
+    fields.Read(name, unused);
+  }
+  ReadBestOf(fields, request.n);
   const auto attention = body.find("attention");
   if (attention != body.end() && fields.status().ok()) {
     absl::StatusOr<AttentionWish> wish = ReadAttention(*attention);
-    if (wish.ok()) {
-      request.attention = *std::move(wish);
-    } else {
-      const std::string message(wish.status().message());
-      fields.Fail(message.substr(0, message.find(' ')), message);
-    }
-  }
-  RefuseUnsupported(kUnsupportedInBoth, fields);
-  // A tier other than the one there is.
-  const Json* tier = fields.Find("service_tier");
-  if (tier != nullptr && *tier != "auto" && *tier != "default") {
-    fields.Fail("service_tier", "service_tier must be 'auto' or 'default'");
+    if (!wish.ok()) return fields.Fail(wish.status());
+    request.attention = *std::move(wish);
   }
 }
 
@@ -232,14 +182,6 @@ void ReadPrompt(JsonFields& fields, std::vector<PromptInput>& prompts) {
   }
 }
 
-void ReadBestOf(JsonFields& fields, std::int64_t n) {
-  std::optional<std::int64_t> best_of;
-  fields.Read("best_of", best_of);
-  if (best_of.has_value() && *best_of != n) {
-    fields.Fail("best_of", "best_of is not supported by this server unless it equals n");
-  }
-}
-
 void ReadChatLogprobs(JsonFields& fields, CompletionRequest& request) {
   bool logprobs = false;
   std::optional<std::int64_t> top;
@@ -253,36 +195,6 @@ void ReadChatLogprobs(JsonFields& fields, CompletionRequest& request) {
   }
 }
 
-void ReadChatInput(const Json& body, int max_depth, JsonFields& fields, ChatInput& chat) {
-  fields.Read("add_generation_prompt", chat.add_generation_prompt);
-  fields.Read("continue_final_message", chat.continue_final_message);
-  if (chat.continue_final_message) {
-    // The prompt ends inside the last message, so nothing is opened after it.
-    if (body.contains("add_generation_prompt") && chat.add_generation_prompt) {
-      fields.Fail("continue_final_message",
-                  "continue_final_message and add_generation_prompt exclude each other");
-    }
-    chat.add_generation_prompt = false;
-  }
-  if (const Json* kwargs = fields.Find("chat_template_kwargs"); kwargs != nullptr) {
-    if (!kwargs->is_object()) {
-      fields.Fail(
-          "chat_template_kwargs",
-          absl::StrCat("chat_template_kwargs must be an object, not ", JsonTypeName(*kwargs)));
-    }
-    chat.template_kwargs = kwargs->dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
-  if (!fields.status().ok()) return;
-  const Json* messages = fields.Find("messages");
-  if (messages == nullptr) return fields.Fail("messages", "messages is missing");
-  absl::StatusOr<std::string> normalized = NormalizeMessages(*messages, max_depth);
-  if (!normalized.ok()) {
-    const std::string message(normalized.status().message());
-    return fields.Fail(message.substr(0, message.find(' ')), message);
-  }
-  chat.messages = *std::move(normalized);
-}
-
 }  // namespace
 
 absl::StatusOr<HttpCompletionRequest> ReadCompletionBody(std::string_view body, int max_depth) {
@@ -294,8 +206,7 @@ absl::StatusOr<HttpCompletionRequest> ReadCompletionBody(std::string_view body, 
   ReadPrompt(fields, result.request.prompts);
   fields.Read("logprobs", result.request.logprobs);
   result.request.default_max_tokens = 16;
-  ReadBestOf(fields, result.request.n);
-  RefuseUnsupported(kUnsupportedInCompletions, fields);
+  RefuseUnsupported(BodyKind::kCompletion, fields);
   if (!fields.status().ok()) return fields.status();
   return result;
 }
@@ -313,7 +224,7 @@ absl::StatusOr<HttpCompletionRequest> ReadChatBody(std::string_view body, int ma
     result.request.max_tokens_field = "max_completion_tokens";
   }
   ReadChatLogprobs(fields, result.request);
-  RefuseUnsupported(kUnsupportedInChat, fields);
+  RefuseUnsupported(BodyKind::kChat, fields);
   result.request.chat.emplace();
   ReadChatInput(*document, max_depth, fields, *result.request.chat);
   if (!fields.status().ok()) return fields.status();

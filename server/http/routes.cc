@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/text/excerpt.h"
 #include "server/http/http_head.h"
 #include "server/http/json_text.h"
 #include "server/http/model_routes.h"
@@ -102,19 +103,21 @@ bool RouteAllows(const Route& route, std::string_view method) {
 std::optional<HttpReply> AnswerBeforeBody(const Route& route, const HttpRequest& request,
                                           ServerContext& context, KeyGrant& grant) {
   if (route.kind == RouteKind::kNone) {
-    return ErrorReply(absl::NotFoundError(absl::StrCat("there is no route ", request.path)));
+    return ErrorReply(
+        absl::NotFoundError(absl::StrCat("there is no route ", Excerpt(request.path))));
   }
   if (request.method == "OPTIONS") {
     return OptionsReply(route.methods, context.config.cors_allow_origin);
   }
   if (!RouteAllows(route, request.method)) {
-    HttpReply reply = ErrorReply(405, "method_not_allowed",
-                                 absl::StrCat(request.path, " does not take ", request.method));
+    HttpReply reply =
+        ErrorReply(405, "method_not_allowed",
+                   absl::StrCat(request.path, " does not take ", Excerpt(request.method)));
     reply.headers.emplace_back("allow", route.methods);
     return reply;
   }
   if (!route.needs_key) return std::nullopt;
-  absl::StatusOr<KeyGrant> checked = context.keys.Check(request.authorization, absl::Now());
+  absl::StatusOr<KeyGrant> checked = context.keys.Check(request.authorization);
   if (!checked.ok()) return ErrorReply(checked.status());
   grant = *std::move(checked);
   return std::nullopt;

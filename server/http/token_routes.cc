@@ -3,10 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "server/http/json_chat.h"
 #include "server/http/json_fields.h"
-#include "server/http/json_messages.h"
 #include "server/http/json_reader.h"
 #include "server/http/json_text.h"
+#include "server/http/json_unsupported.h"
 #include "server/http/logprobs_writer.h"
 #include "server/requests/wire_error.h"
 
@@ -22,29 +23,13 @@ absl::Status CheckModel(JsonFields& fields, const ServedModel& model) {
   return CheckModelName(model, *name);
 }
 
-absl::Status TokenizeChat(const Json& messages, JsonFields& fields, const ServedModel& model,
+absl::Status TokenizeChat(const Json& body, JsonFields& fields, const ServedModel& model,
                           std::vector<TokenId>& ids) {
-  ChatInput chat;
   bool add_special_tokens = false;
   fields.Read("add_special_tokens", add_special_tokens);
-  fields.Read("add_generation_prompt", chat.add_generation_prompt);
-  fields.Read("continue_final_message", chat.continue_final_message);
-  if (chat.continue_final_message) chat.add_generation_prompt = false;
-  for (const char* name : {"tools", "chat_template"}) {
-    if (fields.Find(name) != nullptr) {
-      fields.Fail(name, absl::StrCat(name, " is not supported by this server"));
-    }
-  }
-  if (const Json* kwargs = fields.Find("chat_template_kwargs"); kwargs != nullptr) {
-    if (!kwargs->is_object()) {
-      fields.Fail("chat_template_kwargs", "chat_template_kwargs must be an object");
-    }
-    chat.template_kwargs = kwargs->dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+  ChatInput chat;
+  ReadChatInput(body, model.limits.max_json_depth, fields, chat);
   if (!fields.status().ok()) return fields.status();
-  absl::StatusOr<std::string> normalized = NormalizeMessages(messages, model.limits.max_json_depth);
-  if (!normalized.ok()) return normalized.status();
-  chat.messages = *std::move(normalized);
   return model.encoder.EncodeChat(chat, add_special_tokens, absl::Now(), ids);
 }
 
@@ -55,7 +40,7 @@ absl::Status TokenizeText(JsonFields& fields, const ServedModel& model, std::vec
   fields.Read("prompt", prompt);
   if (!fields.status().ok()) return fields.status();
   if (!prompt.has_value()) return InvalidField("prompt", "prompt or messages is missing");
-  return model.encoder.EncodeText(*prompt, add_special_tokens, ids);
+  return model.encoder.EncodeText("prompt", *prompt, add_special_tokens, ids);
 }
 
 absl::StatusOr<std::string> Tokenize(const HttpRequest& request, const ServedModel& model) {
@@ -66,12 +51,13 @@ absl::StatusOr<std::string> Tokenize(const HttpRequest& request, const ServedMod
   bool with_strings = false;
   fields.Read("return_token_strs", with_strings);
   std::vector<TokenId> ids;
-  const Json* messages = fields.Find("messages");
-  if (messages != nullptr && fields.Find("prompt") != nullptr) {
+  RefuseUnsupported(BodyKind::kTokenize, fields);
+  const bool chat = fields.Find("messages") != nullptr;
+  if (chat && fields.Find("prompt") != nullptr) {
     return InvalidField("prompt", "prompt and messages exclude each other");
   }
-  const absl::Status status = messages != nullptr ? TokenizeChat(*messages, fields, model, ids)
-                                                  : TokenizeText(fields, model, ids);
+  const absl::Status status =
+      chat ? TokenizeChat(*body, fields, model, ids) : TokenizeText(fields, model, ids);
   if (!status.ok()) return status;
   std::string answer = "{\"count\":";
   AppendJsonInteger(static_cast<std::int64_t>(ids.size()), answer);
@@ -128,12 +114,12 @@ HttpReply ReplyOf(absl::StatusOr<std::string> body) {
 }  // namespace
 
 HttpReply AnswerTokenize(const HttpRequest& request, ServerContext& context) {
-  const absl::StatusOr<const ServedModel*> model = context.state.Model();
+  const absl::StatusOr<const ServedModel*> model = context.state.Admit();
   return model.ok() ? ReplyOf(Tokenize(request, **model)) : ErrorReply(model.status());
 }
 
 HttpReply AnswerDetokenize(const HttpRequest& request, ServerContext& context) {
-  const absl::StatusOr<const ServedModel*> model = context.state.Model();
+  const absl::StatusOr<const ServedModel*> model = context.state.Admit();
   return model.ok() ? ReplyOf(Detokenize(request, **model)) : ErrorReply(model.status());
 }
 

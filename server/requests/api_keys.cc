@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <system_error>
+#include <unordered_map>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/config/text_file.h"
 
 namespace thresher {
 namespace {
@@ -57,14 +58,22 @@ absl::StatusOr<std::unique_ptr<ApiKeys>> ApiKeys::Open(const std::string& path,
 }
 
 absl::StatusOr<std::vector<ApiKeys::Key>> ApiKeys::Read() const {
-  std::ifstream file(path_);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read --api-keys ", path_));
+  const absl::StatusOr<std::string> text = ReadTextFile("--api-keys", path_);
+  if (!text.ok()) return text.status();
+  std::istringstream file(*text);
   std::vector<Key> keys;
+  std::unordered_map<std::string, int> line_of;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     std::istringstream words(line.substr(0, line.find('#')));
     Key key;
     if (!(words >> key.text)) continue;
+    // Which of the two lines would count?
+    const auto [first, is_new] = line_of.emplace(key.text, number);
+    if (!is_new) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path_, ":", number, ": this key is in line ", first->second, " already"));
+    }
     std::string word;
     while (words >> word) {
       if (word.compare(0, 6, "level=") == 0) {
@@ -88,7 +97,7 @@ absl::StatusOr<std::vector<ApiKeys::Key>> ApiKeys::Read() const {
 }
 
 void ApiKeys::Refresh(absl::Time now) {
-  if (now - last_look_ < kLookInterval) return;
+  if (path_.empty() || now - last_look_ < kLookInterval) return;
   last_look_ = now;
   const std::int64_t modified = ModifiedAt(path_);
   if (modified == modified_) return;
@@ -96,9 +105,11 @@ void ApiKeys::Refresh(absl::Time now) {
   absl::StatusOr<std::vector<Key>> read = Read();
   if (!read.ok()) {
     // A damaged file must not open the server nor shut out those who have keys.
-    std::clog << "event=api_keys_unchanged error=\"" << read.status().message() << "\"\n";
+    std::clog << "level=warning event=api_keys_unchanged error=\"" << read.status().message()
+              << "\"\n";
     return;
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (Key& fresh : *read) {
     for (const Key& old : keys_) {
       if (old.text == fresh.text && old.open != nullptr && fresh.open != nullptr) {
@@ -109,10 +120,9 @@ void ApiKeys::Refresh(absl::Time now) {
   keys_ = *std::move(read);
 }
 
-absl::StatusOr<KeyGrant> ApiKeys::Check(std::string_view authorization, absl::Time now) {
+absl::StatusOr<KeyGrant> ApiKeys::Check(std::string_view authorization) {
   if (path_.empty()) return KeyGrant{};
   const std::lock_guard<std::mutex> lock(mutex_);
-  Refresh(now);
   const std::string_view candidate = KeyOf(authorization);
   const Key* found = nullptr;
   for (const Key& key : keys_) {

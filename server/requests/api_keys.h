@@ -20,17 +20,22 @@ struct KeyGrant {
 };
 
 // Any thread. The file holds a key a line: KEY [level=NAME] [max_requests=N]; '#' starts a comment.
+// No request waits for the file: one thread calls Refresh now and then.
 class ApiKeys final {
  public:
   // An empty path: no keys are asked for. NotFound or InvalidArgument (file and line). Every level
-  // must be one of `level_names`.
+  // must be one of `level_names`, and no key may come twice.
   static absl::StatusOr<std::unique_ptr<ApiKeys>> Open(const std::string& path,
                                                        std::vector<std::string> level_names);
 
   // `authorization` is the header's value, "Bearer KEY". Unauthenticated; ResourceExhausted if the
   // key has as many open requests as it may. The time of the comparison does not depend on how
   // much of a key is right.
-  absl::StatusOr<KeyGrant> Check(std::string_view authorization, absl::Time now);
+  absl::StatusOr<KeyGrant> Check(std::string_view authorization);
+
+  // Reads the file again if it has changed; looks at most once a second. The keys stay as they are,
+  // and a line is logged, if the file has become bad. One thread at a time.
+  void Refresh(absl::Time now);
 
  private:
   struct Key {
@@ -41,14 +46,15 @@ class ApiKeys final {
   };
   ApiKeys(std::string path, std::vector<std::string> level_names);
   absl::StatusOr<std::vector<Key>> Read() const;
-  void Refresh(absl::Time now);
 
   const std::string path_;
   const std::vector<std::string> level_names_;
-  std::mutex mutex_;
-  std::vector<Key> keys_;
+  // Of the thread that refreshes.
   absl::Time last_look_ = absl::InfinitePast();
   std::int64_t modified_ = 0;  // of the file that was read, its clock's ticks
+
+  std::mutex mutex_;
+  std::vector<Key> keys_;  // under mutex_
 };
 
 }  // namespace thresher

@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/text/excerpt.h"
 #include "server/requests/wire_error.h"
 
 namespace thresher {
@@ -100,18 +101,14 @@ absl::StatusOr<AttentionChoice> ResolveAttention(const AttentionWish& wish,
   }
   const AttentionChoice* level = FindLevel(levels, name);
   if (level == nullptr) {
-    return InvalidField(
-        field, absl::StrCat(field, " is '", name, "'; this server has: ", LevelNames(levels)));
+    return InvalidField(field, absl::StrCat(field, " is '", Excerpt(name),
+                                            "'; this server has: ", LevelNames(levels)));
   }
   AttentionChoice choice = *level;
   if (!wish.prefill.empty() || !wish.decode.empty()) choice.level = "custom";
   Override(wish.prefill, choice.prefill);
   Override(wish.decode, choice.decode);
-  if (absl::Status status = ValidateAttentionChoice(choice); !status.ok()) {
-    // The message begins with the field's path.
-    const std::string message(status.message());
-    return InvalidField(message.substr(0, message.find(' ')), message);
-  }
+  if (absl::Status status = ValidateAttentionChoice(choice); !status.ok()) return status;
   return choice;
 }
 

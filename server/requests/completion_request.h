@@ -31,7 +31,7 @@ struct CompletionRequest {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<double> presence_penalty, frequency_penalty;
   std::optional<std::int64_t> top_k;
-  std::optional<std::uint64_t> seed;
+  std::optional<std::int64_t> seed;
   std::vector<std::pair<std::int64_t, double>> logit_bias;
 
   std::optional<std::int64_t> max_tokens;

@@ -18,7 +18,7 @@ bool Contains(const std::vector<TokenId>& ids, TokenId id) {
 }  // namespace
 
 CompletionStream::Choice::Choice(const Tokenizer& tokenizer, const OutputOptions& output)
-    : detokenizer(tokenizer, output.skip_special_tokens) {
+    : detokenizer(tokenizer, output.skip_special_tokens, output.start) {
   if (!output.stop.empty()) stops.emplace(output.stop, output.include_stop_in_output);
 }
 

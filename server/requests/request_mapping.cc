@@ -14,6 +14,10 @@ namespace {
 
 constexpr int kMaxStopStrings = 4;
 constexpr std::size_t kMaxStopStringBytes = 1024;
+constexpr std::size_t kMaxLogitBiasEntries = 1024;
+// Either way. One step of priority is worth many arrivals to the scheduler, so that no client needs
+// more steps to stand before or behind all others.
+constexpr std::int64_t kMaxPriority = 1000;
 
 constexpr int kMaxInt = std::numeric_limits<std::int32_t>::max();
 
@@ -49,7 +53,12 @@ absl::Status MapSampling(const CompletionRequest& request, const ServedModel& mo
     return status;
   }
   sampling.top_k = static_cast<int>(top_k);
-  sampling.seed = request.seed;
+  // All 64 bits count; the sign is only how the wire writes them.
+  if (request.seed.has_value()) sampling.seed = static_cast<std::uint64_t>(*request.seed);
+  if (request.logit_bias.size() > kMaxLogitBiasEntries) {
+    return InvalidField("logit_bias", absl::StrCat("logit_bias has ", request.logit_bias.size(),
+                                                   " entries; at most ", kMaxLogitBiasEntries));
+  }
   for (const auto& [id, bias] : request.logit_bias) {
     if (absl::Status status = CheckTokenId("logit_bias", id, model); !status.ok()) return status;
     sampling.logit_bias.emplace_back(static_cast<TokenId>(id), static_cast<float>(bias));
@@ -118,8 +127,14 @@ absl::Status MapLength(const CompletionRequest& request, const ServedModel& mode
     }
     result.max_tokens = static_cast<int>(*request.max_tokens);
   } else if (request.default_max_tokens.has_value()) {
-    const int room = model.engine.max_model_len() - static_cast<int>(result.prompt.size());
-    result.max_tokens = std::clamp(room, 1, *request.default_max_tokens);
+    const std::int64_t room =
+        model.engine.max_model_len() - static_cast<std::int64_t>(result.prompt.size());
+    // A prompt that fills the context still yields one token, but only to a request without a limit
+    // of its own: prompt and max_tokens together would not fit.
+    if (room > 0) {
+      result.max_tokens =
+          static_cast<int>(std::min<std::int64_t>(room, *request.default_max_tokens));
+    }
   }
   if (absl::Status status = CheckInteger("min_tokens", request.min_tokens, 0, kMaxInt);
       !status.ok()) {
@@ -148,10 +163,10 @@ absl::Status CheckAsEngine(const CompletionRequest& request, const GenerationReq
 absl::Status EncodePrompt(const CompletionRequest& request, const PromptInput& prompt,
                           const ServedModel& model, std::vector<TokenId>& ids) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    if (absl::Status status =
-            model.encoder.EncodeText(*text, request.add_special_tokens.value_or(true), ids);
+    if (absl::Status status = model.encoder.EncodeText(
+            "prompt", *text, request.add_special_tokens.value_or(true), ids);
         !status.ok()) {
-      return InvalidField("prompt", std::string(status.message()));
+      return status;
     }
   } else {
     for (std::int64_t id : std::get<std::vector<std::int64_t>>(prompt)) {
@@ -161,17 +176,6 @@ absl::Status EncodePrompt(const CompletionRequest& request, const PromptInput& p
   }
   if (ids.empty()) return InvalidField("prompt", "prompt has no tokens");
   return absl::OkStatus();
-}
-
-// Refuses what can never fit before it costs a tokenisation: a token stands for at most a few
-// hundred bytes in any vocabulary, and most for less than ten.
-absl::Status CheckTextBytes(const char* field, std::size_t bytes, const ServedModel& model) {
-  constexpr std::int64_t kMostBytesPerToken = 512;
-  const std::int64_t limit = model.engine.max_model_len();
-  if (static_cast<std::int64_t>(bytes) <= limit * kMostBytesPerToken) return absl::OkStatus();
-  return WireError(absl::StatusCode::kInvalidArgument, "context_length_exceeded", field,
-                   absl::StrCat("the context limit is ", limit, " tokens; ", field, " has ", bytes,
-                                " bytes, more than that many tokens can hold"));
 }
 
 }  // namespace
@@ -198,7 +202,7 @@ absl::StatusOr<MappedRequest> MapRequest(CompletionRequest request, const Served
                                      " are too many choices; at most ", model.limits.max_choices));
   }
   common.n = static_cast<int>(request.n);
-  if (absl::Status status = CheckInteger("priority", request.priority, -kMaxInt, kMaxInt);
+  if (absl::Status status = CheckInteger("priority", request.priority, -kMaxPriority, kMaxPriority);
       !status.ok()) {
     return status;
   }
@@ -220,6 +224,9 @@ absl::StatusOr<MappedRequest> MapRequest(CompletionRequest request, const Served
   mapped.output.echo = request.echo;
   mapped.output.return_token_ids = request.return_token_ids;
   mapped.output.skip_special_tokens = request.skip_special_tokens;
+  if (request.chat.has_value() && !request.chat->continue_final_message) {
+    mapped.output.start = DetokenizerStart::kTextStart;
+  }
   mapped.output.min_tokens = static_cast<int>(request.min_tokens);
   absl::Time deadline = now + model.limits.request_timeout;
   if (request.deadline.has_value()) deadline = std::min(deadline, *request.deadline);
@@ -232,18 +239,13 @@ absl::StatusOr<MappedRequest> MapRequest(CompletionRequest request, const Served
     one.request_id = num_prompts == 1 ? mapped.request_id : absl::StrCat(mapped.request_id, "-", i);
     absl::Status status;
     if (request.chat.has_value()) {
-      status = CheckTextBytes("messages", request.chat->messages.size(), model);
-      if (status.ok()) {
-        status = model.encoder.EncodeChat(*request.chat, request.add_special_tokens.value_or(false),
-                                          now, one.prompt);
-      }
+      status = model.encoder.EncodeChat(*request.chat, request.add_special_tokens.value_or(false),
+                                        now, one.prompt);
       if (status.ok() && one.prompt.empty()) {
         status = InvalidField("messages", "messages have no tokens");
       }
     } else {
-      const auto* text = std::get_if<std::string>(&request.prompts[i]);
-      status = CheckTextBytes("prompt", text == nullptr ? 0 : text->size(), model);
-      if (status.ok()) status = EncodePrompt(request, request.prompts[i], model, one.prompt);
+      status = EncodePrompt(request, request.prompts[i], model, one.prompt);
     }
     if (!status.ok()) return status;
     status = MapLength(request, model, one);

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/request.h"
+#include "engine/text/detokenizer.h"
 #include "server/requests/completion_request.h"
 #include "server/requests/served_model.h"
 
@@ -22,6 +23,9 @@ struct OutputOptions {
   bool echo = false;
   bool return_token_ids = false;
   bool skip_special_tokens = true;
+  // A completion goes on from its prompt; a chat's answer is a text of its own, unless it goes on
+  // from the last message.
+  DetokenizerStart start = DetokenizerStart::kAfterPrompt;
   bool logprobs = false;         // of generated tokens
   bool prompt_logprobs = false;  // asked for as such, not through echo
 };

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "engine/text/excerpt.h"
 #include "server/requests/wire_error.h"
 
 namespace thresher {
@@ -21,15 +22,17 @@ ServedModel::ServedModel(Engine& served_engine, const ServerConfig& config,
     : engine(served_engine),
       name(ModelName(config)),
       created(created_seconds),
-      encoder(served_engine.tokenizer(), served_engine.chat_template()),
+      encoder(served_engine.tokenizer(), served_engine.chat_template(),
+              served_engine.max_model_len()),
       limits(config.limits),
       levels(config.levels),
       default_level(config.default_level) {}
 
 absl::Status CheckModelName(const ServedModel& model, const std::string& name) {
   if (name == model.name || name == kDefaultModelName) return absl::OkStatus();
-  return WireError(absl::StatusCode::kNotFound, "model_not_found", "model",
-                   absl::StrCat("model '", name, "' is not served here; '", model.name, "' is"));
+  return WireError(
+      absl::StatusCode::kNotFound, "model_not_found", "model",
+      absl::StrCat("model '", Excerpt(name), "' is not served here; '", model.name, "' is"));
 }
 
 }  // namespace thresher

@@ -2,6 +2,7 @@
 
 #include "absl/strings/cord.h"
 #include "engine/request_error.h"
+#include "engine/text/excerpt.h"
 
 namespace thresher {
 namespace {
@@ -45,10 +46,12 @@ absl::Status RenameField(const absl::Status& status, const std::string& engine_f
 
 WireErrorFields DescribeError(const absl::Status& status) {
   WireErrorFields fields;
-  fields.message = std::string(status.message());
+  fields.message =
+      Excerpt(std::string_view(status.message().data(), status.message().size()), kMaxErrorBytes);
   fields.param = Payload(status, kParamPayload);
   fields.code = Payload(status, kCodePayload);
   if (fields.param.empty()) fields.param = ErrorField(status);
+  fields.param = Excerpt(fields.param, kMaxErrorBytes);
   if (IsContextLengthError(status)) fields.code = kContextLength;
   const auto set = [&fields](int http_status, const char* type, const char* code) {
     fields.http_status = http_status;

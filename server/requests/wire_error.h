@@ -18,6 +18,10 @@ absl::Status WireError(absl::StatusCode status, std::string_view code, std::stri
 absl::Status RenameField(const absl::Status& status, const std::string& engine_field,
                          const std::string& wire_field);
 
+// The bytes of a message that are sent. Ours quote kExcerptBytes of what a client wrote; only a
+// model's template may quote more of its messages.
+inline constexpr std::size_t kMaxErrorBytes = 1024;
+
 struct WireErrorFields {
   int http_status = 500;
   std::string message;

@@ -87,7 +87,8 @@ Json RunServer(const Shape& shape, FILE* port_to, FILE* report_from) {
   const auto keys = ApiKeys::Open("", {});
   ServingState state(absl::Seconds(60));
   TaskQueue workers(2);
-  ServerContext context{config, state, metrics, **keys, workers};
+  Quota body_bytes("bytes of request bodies", config.max_held_body_bytes);
+  ServerContext context{config, state, metrics, **keys, workers, body_bytes};
   const ServedModel model(*fake.engine, config, 0);
   state.SetModel(model);
   auto http = HttpFrontend::Start(context);

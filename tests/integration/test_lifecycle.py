@@ -127,6 +127,8 @@ def test_vllm_names_are_aliases(start_server):
         (["--kv-cache-tokens", "0"], "--kv-cache-tokens"),
         (["--default-level", "fast"], "--default-level"),
         (["--config", "/nonexistent"], "/nonexistent"),
+        (["--config", "/tmp"], "--config /tmp is a directory"),
+        (["--max-held-body-bytes", "1024"], "--max-held-body-bytes"),
     ],
 )
 def test_bad_flags_are_named(paths, flags, part):
@@ -154,6 +156,14 @@ def test_a_port_in_use_is_an_error(paths, start_server):
         capture_output=True, text=True, timeout=LIMIT,
     )
     assert run.returncode == 1 and port in run.stderr
+    port = server.grpc_address.rsplit(":", 1)[1]
+    run = subprocess.run(
+        [str(paths[0]), "serve", "--model", str(paths[1]), "--http-port", "0", "--grpc-port", port],
+        capture_output=True, text=True, timeout=LIMIT,
+    )
+    assert run.returncode == 1
+    # One line, and none of gRPC's own.
+    assert run.stderr == f"thresher: cannot listen on 127.0.0.1:{port} for gRPC: Address already in use\n"
 
 
 def test_many_clients_come_and_go(start_server):

@@ -178,7 +178,10 @@ def test_hanging_up_without_a_stream_ends_the_request(server, client):
         ("logit_bias", {"99999999": 5}), ("stop_token_ids", [2147483647]), ("logprobs", 21), ("seed", 1.5),
         ("suffix", "x"), ("best_of", 5), ("prompt", []), ("prompt", ""), ("prompt", [999999]),
         ("min_tokens", 10**12), ("repetition_penalty", 0), ("presence_penalty", 3), ("frequency_penalty", -3),
-        ("stream_options", {"include_usage": True}), ("priority", "high"),
+        ("stream_options", {"include_usage": True}), ("priority", "high"), ("priority", 1001), ("seed", 2**63),
+        ("logit_bias", {"05": 1}), ("response_format", {"type": "json_object"}), ("metadata", {"a": "b"}),
+        ("tools", [{"type": "function"}]), ("parallel_tool_calls", False), ("max_completion_tokens", 3),
+        ("prompt", "a" * 2_000_000),
     ],
 )
 def test_bad_fields_are_named(server, field, value):
@@ -237,6 +240,35 @@ def test_too_long_is_400_with_both_counts(server, client):
             client.completions.create(model=model_of(client), prompt=[5] * length, max_tokens=1)
         assert error.value.code == "context_length_exceeded"
         assert str(limit) in error.value.message and str(length) in error.value.message
+
+
+def test_a_prompt_that_fills_the_context_yields_one_token(start_server):
+    server = start_server("--max-model-len", "64").wait_ready()
+    client = server.client()
+    answer = client.completions.create(model="default", prompt=[500 + i for i in range(64)], extra_body={"ignore_eos": True})
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (64, 1)
+    assert answer.choices[0].finish_reason == "length"
+    with pytest.raises(openai.BadRequestError):
+        client.completions.create(model="default", prompt=[500] * 65)
+
+
+def test_a_text_to_tokenise_has_a_limit(server):
+    for body, field in (
+        ({"prompt": "a" * 2_000_000}, "prompt"),
+        ({"messages": [{"role": "user", "content": "a" * 2_000_000}]}, "messages"),
+    ):
+        answer = server.post("/tokenize", body)
+        assert answer.status == 400, answer.text
+        assert answer.json()["error"]["param"] == field
+        assert len(answer.text) < 400
+
+
+def test_template_arguments_are_named(server):
+    messages = [{"role": "user", "content": "x"}]
+    body = {"messages": messages, "chat_template_kwargs": {"messages": []}}
+    answer = server.post("/v1/chat/completions", body)
+    assert answer.status == 400
+    assert answer.json()["error"]["param"] == "chat_template_kwargs"
 
 
 def test_a_forged_turn_stays_text(server):

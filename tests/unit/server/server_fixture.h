@@ -37,6 +37,7 @@ struct FixtureOptions {
   int max_running = 8;
   int max_model_len = 512;
   bool loaded = true;
+  bool strips_leading_space = false;  // the tokenizer's own space, as SentencePiece's
   std::string api_keys_path = "";
   std::optional<std::int64_t> fail_at_step = std::nullopt;
 };
@@ -61,7 +62,8 @@ class ServerFixture {
     state = std::make_unique<ServingState>(config.stall);
     metrics = std::make_unique<MetricsRegistry>(MetricsOptions{});
     workers = std::make_unique<TaskQueue>(2);
-    context.reset(new ServerContext{config, *state, *metrics, *keys, *workers});
+    body_bytes = std::make_unique<Quota>("bytes of request bodies", config.max_held_body_bytes);
+    context.reset(new ServerContext{config, *state, *metrics, *keys, *workers, *body_bytes});
     MakeEngine(options);
     if (options.loaded) FinishLoading();
   }
@@ -91,6 +93,7 @@ class ServerFixture {
   std::unique_ptr<ApiKeys> keys;
   std::unique_ptr<ServingState> state;
   std::unique_ptr<TaskQueue> workers;
+  std::unique_ptr<Quota> body_bytes;
   std::unique_ptr<ServerContext> context;
   std::unique_ptr<ServedModel> model;
   std::unique_ptr<HttpFrontend> http;
@@ -111,7 +114,8 @@ class ServerFixture {
     auto fake = std::make_unique<FakeModelRunner>(runner_options);
     runner = fake.get();
     parts.runner = std::move(fake);
-    parts.tokenizer = std::make_unique<FakeTokenizer>(runner_options.vocab_size);
+    parts.tokenizer =
+        std::make_unique<FakeTokenizer>(runner_options.vocab_size, options.strips_leading_space);
     parts.chat_template = std::make_unique<LineTemplate>();
     parts.model_config.family = "fake";
     parts.model_config.vocab_size = runner_options.vocab_size;

@@ -75,6 +75,9 @@ TEST(FlagParserTest, FileErrorsHaveAPlace) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(status.message()).find("bad.txtpb:2:"), std::string::npos) << status;
   EXPECT_EQ(ReadConfigFile(folder.path() + "/none", config).code(), absl::StatusCode::kNotFound);
+  const absl::Status directory = ReadConfigFile(folder.path(), config);
+  EXPECT_EQ(directory.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(directory.message(), "--config " + folder.path() + " is a directory, not a file");
 }
 
 TEST(FlagParserTest, HelpListsEachFlagWithItsDefault) {

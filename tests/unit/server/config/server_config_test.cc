@@ -46,6 +46,8 @@ TEST(ServerConfigTest, NamesTheBadFlag) {
       {"--tensor-parallel", [](auto& c) { c.set_tensor_parallel(0); }},
       {"--kv-cache-tokens", [](auto& c) { c.set_kv_cache_tokens(0); }},
       {"--max-json-depth", [](auto& c) { c.set_max_json_depth(0); }},
+      {"--max-held-body-bytes", [](auto& c) { c.set_max_held_body_bytes(c.max_body_bytes() - 1); }},
+      {"--max-grpc-calls", [](auto& c) { c.set_max_grpc_calls(0); }},
       {"--default-level", [](auto& c) { c.set_default_level("balanced"); }},
       {"--threshold-table", [](auto& c) { c.set_threshold_table("t"); }},
       {"--host", [](auto& c) { c.clear_host(); }},

@@ -140,6 +140,122 @@ TEST_F(GrpcServiceTest, TheDeadlineAndTheCallersCancelEndTheRequest) {
   EXPECT_EQ(Generate(Text("abc")).text, "Hello, world.");
 }
 
+TEST_F(GrpcServiceTest, CallsOverTheLimitAreRefused) {
+  Start({.configure = [](v1::ServeConfig& c) { c.set_max_grpc_calls(1); }});
+  server_->runner->Hold();
+  Result first;
+  std::thread running([&] { first = Generate(Text("abc")); });
+  server_->runner->AwaitHeldWait();
+  const grpc::Status refused = Generate(Text("abc")).status;
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.error_message(),
+            "the server has no room for more open gRPC calls: its limit is 1");
+  grpc::ClientContext context;
+  v1::TokenizeRequest tokenize;
+  v1::TokenizeResponse tokens;
+  EXPECT_EQ(stub_->Tokenize(&context, tokenize, &tokens).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_NE(server_->metrics->Text().find("thresher_requests_total{outcome=\"rejected\"} 1\n"),
+            std::string::npos);
+  server_->runner->Release();
+  running.join();
+  EXPECT_EQ(first.text, "Hello, world.");
+  // Its place is given back a moment after the client has heard the end.
+  const absl::Time limit = absl::Now() + absl::Seconds(10);
+  while (!Generate(Text("abc")).status.ok()) ASSERT_LT(absl::Now(), limit);
+}
+
+TEST_F(GrpcServiceTest, MessagesOfAllCallsTogetherAreBounded) {
+  Start({.configure = [](v1::ServeConfig& c) {
+    c.set_max_body_bytes(2048);
+    c.set_max_held_body_bytes(2048);
+  }});
+  server_->runner->Hold();
+  Result first;
+  const std::string half(400, 'x');
+  std::thread running([&] { first = Generate(Text(half)); });
+  server_->runner->AwaitHeldWait();
+  EXPECT_GE(server_->body_bytes->held(), 400);
+  grpc::ClientContext context;
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(std::string(1700, 'x'));
+  v1::TokenizeResponse tokens;
+  const grpc::Status refused = stub_->Tokenize(&context, tokenize, &tokens);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_NE(refused.error_message().find("bytes of request bodies"), std::string::npos);
+  server_->runner->Release();
+  running.join();
+  EXPECT_EQ(first.text, "Hello, world.");
+  const absl::Time limit = absl::Now() + absl::Seconds(10);
+  while (server_->body_bytes->held() > 0) ASSERT_LT(absl::Now(), limit);
+}
+
+TEST_F(GrpcServiceTest, ACallThatThereIsNoMemoryForIsInternal) {
+  Start();
+  EXPECT_EQ(Generate(Text(FakeTokenizer::kTooMuch)).status.error_code(),
+            grpc::StatusCode::INTERNAL);
+  grpc::ClientContext context;
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(FakeTokenizer::kTooMuch);
+  v1::TokenizeResponse tokens;
+  EXPECT_EQ(stub_->Tokenize(&context, tokenize, &tokens).error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(Generate(Text("abc")).text, "Hello, world.");
+}
+
+TEST_F(GrpcServiceTest, TextsToTokeniseHaveTheLimitOfTheOtherWire) {
+  Start();
+  const std::string huge(32769, 'x');
+  EXPECT_EQ(Generate(Text(huge)).status.error_details(), "prompt");
+  grpc::ClientContext context;
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(huge);
+  v1::TokenizeResponse tokens;
+  const grpc::Status refused = stub_->Tokenize(&context, tokenize, &tokens);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(refused.error_details(), "text");
+  EXPECT_NE(refused.error_message().find("at most 32768"), std::string::npos);
+}
+
+TEST_F(GrpcServiceTest, BiasesSeedsAndPrioritiesHaveTheRulesOfTheOtherWire) {
+  Start();
+  v1::GenerateRequest request = Text("x");
+  for (int id = 0; id < 1000; ++id) (*request.mutable_sampling()->mutable_logit_bias())[id] = 1;
+  request.mutable_sampling()->set_seed(std::numeric_limits<std::int64_t>::min());
+  request.set_priority(1000);
+  EXPECT_TRUE(Generate(request).status.ok());
+  for (int id = 1000; id < 1025; ++id) (*request.mutable_sampling()->mutable_logit_bias())[id] = 1;
+  const grpc::Status many = Generate(request).status;
+  EXPECT_EQ(many.error_details(), "logit_bias");
+  EXPECT_NE(many.error_message().find("1025 entries; at most 1024"), std::string::npos);
+  request = Text("x");
+  request.set_priority(1001);
+  EXPECT_EQ(Generate(request).status.error_details(), "priority");
+}
+
+TEST_F(GrpcServiceTest, ErrorsQuoteLittleOfWhatTheClientWrote) {
+  Start();
+  v1::GenerateRequest request = Text("x");
+  request.set_model(std::string(100000, 'x'));
+  EXPECT_LT(Generate(request).status.error_message().size(), 200u);
+  v1::AbortRequest abort;
+  abort.set_request_id(std::string(100000, 'x'));
+  v1::AbortResponse response;
+  grpc::ClientContext context;
+  EXPECT_LT(stub_->Abort(&context, abort, &response).error_message().size(), 200u);
+}
+
+TEST_F(GrpcServiceTest, ATakenPortIsNamed) {
+  Start();
+  ServerFixture second(
+      {.configure = [this](v1::ServeConfig& c) { c.set_grpc_port(frontend_->port()); }});
+  const auto started = GrpcFrontend::Start(*second.context);
+  EXPECT_EQ(started.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(started.status().message().find(std::to_string(frontend_->port()) +
+                                            " for gRPC: Address already in use"),
+            std::string::npos)
+      << started.status();
+}
+
 TEST_F(GrpcServiceTest, AbortEndsTheRequestOfThatId) {
   Start();
   server_->runner->Hold();

@@ -160,6 +160,87 @@ TEST(HttpConnectionTest, ConnectionsOverTheLimitAreRefused) {
   });
 }
 
+TEST(HttpConnectionTest, BodiesOfAllConnectionsTogetherAreBounded) {
+  ServerFixture server({.configure = [](v1::ServeConfig& c) {
+    c.set_max_body_bytes(1024);
+    c.set_max_held_body_bytes(1500);
+  }});
+  const int port = server.StartHttp();
+  const std::string half(800, ' ');
+  HttpClient first(port);
+  first.Send("POST /tokenize HTTP/1.1\r\ncontent-length: 1000\r\n\r\n" + half);
+  Eventually([&] { return server.body_bytes->held() == 800; });
+  // Neither a length that is announced nor one that shows only as it comes gets past the limit.
+  HttpClient second(port);
+  const HttpResponse refused = second.Post("/tokenize", half);
+  EXPECT_EQ(refused.status, 429) << refused.body;
+  EXPECT_FALSE(refused.Header("retry-after").empty());
+  EXPECT_NE(refused.body.find("bytes of request bodies: its limit is 1500"), std::string::npos);
+  EXPECT_TRUE(second.ReadsEnd());
+  HttpClient chunked(port);
+  chunked.Send("POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n320\r\n" + half +
+               "\r\n0\r\n\r\n");
+  EXPECT_EQ(chunked.Read().status, 429);
+  EXPECT_NE(server.metrics->Text().find("thresher_requests_total{outcome=\"rejected\"} 1\n"),
+            std::string::npos);
+  first.Close();
+  Eventually([&] { return server.body_bytes->held() == 0; });
+  // A body is given back when it has been read, not when its answer has been written.
+  server.runner->Hold();
+  HttpClient running(port);
+  running.SendRequest("POST", "/v1/completions", R"({"prompt":"abc","stream":true})");
+  running.ReadUntil("\r\n\r\n");
+  EXPECT_EQ(server.body_bytes->held(), 0);
+  server.runner->Release();
+  EXPECT_EQ(running.Read().Events().back(), "[DONE]");
+}
+
+TEST(HttpConnectionTest, ARequestThatThereIsNoMemoryForIs500AndTheServerLives) {
+  ServerFixture server;
+  HttpClient client(server.StartHttp());
+  const std::string prompt = std::string("{\"prompt\":\"") + FakeTokenizer::kTooMuch + "\"}";
+  for (const char* route : {"/v1/completions", "/tokenize"}) {
+    const HttpResponse reply = client.Post(route, prompt);
+    EXPECT_EQ(reply.status, 500) << reply.body;
+    EXPECT_NE(reply.body.find("not enough memory"), std::string::npos);
+  }
+  EXPECT_EQ(client.Post("/v1/completions", R"({"prompt":"abc"})").status, 200);
+}
+
+TEST(HttpConnectionTest, NothingIsTokenisedWhileTheServerDrains) {
+  ServerFixture server;
+  const int port = server.StartHttp();
+  server.state->SetDraining();
+  for (const char* route : {"/tokenize", "/v1/completions"}) {
+    const HttpResponse reply = HttpClient(port).Post(route, R"({"prompt":"abc"})");
+    EXPECT_EQ(reply.status, 503) << route;
+    EXPECT_FALSE(reply.Header("retry-after").empty());
+  }
+  EXPECT_EQ(HttpClient(port).Post("/detokenize", R"({"tokens":[97]})").status, 503);
+}
+
+TEST(HttpConnectionTest, AbsoluteTargetsAreTheirPaths) {
+  ServerFixture server;
+  const int port = server.StartHttp();
+  const struct {
+    const char* target;
+    int status;
+  } rows[] = {
+      {"http://example.org:8000/livez", 200},
+      {"HTTPS://example.org/livez?x=http://y/", 200},
+      {"http://example.org/v1/models/fake", 200},
+      {"http://example.org", 404},
+      {"http://example.org?x", 404},
+      {"http:/livez", 404},
+      {"ftp://example.org/livez", 404},
+  };
+  for (const auto& row : rows) {
+    HttpClient client(port);
+    client.Send(std::string("GET ") + row.target + " HTTP/1.1\r\nhost: example.org\r\n\r\n");
+    EXPECT_EQ(client.Read().status, row.status) << row.target;
+  }
+}
+
 TEST(HttpConnectionTest, ShutdownLetsOpenAnswersFinish) {
   ServerFixture server;
   server.runner->Hold();

@@ -76,6 +76,70 @@ TEST(HttpRoutesTest, TokensGoBothWays) {
   ExpectError(client.Post("/detokenize", R"({"tokens":"x"})"), 400, "");
 }
 
+TEST(HttpRoutesTest, TextsToTokeniseHaveALimit) {
+  ServerFixture server;  // 512 tokens of 64 bytes
+  HttpClient client(server.StartHttp());
+  const auto with = [](const char* field, std::size_t bytes) {
+    return std::string("{\"") + field + "\":\"" + std::string(bytes, 'x') + "\"}";
+  };
+  EXPECT_EQ(Parse(client.Post("/tokenize", with("prompt", 32768)))["count"], 32768);
+  const HttpResponse prompt = client.Post("/tokenize", with("prompt", 32769));
+  ExpectError(prompt, 400, "context_length_exceeded");
+  EXPECT_EQ(Parse(prompt)["error"]["param"], "prompt");
+  EXPECT_NE(prompt.body.find("32769 bytes; at most 32768"), std::string::npos) << prompt.body;
+  const std::string message =
+      "{\"messages\":[{\"role\":\"user\",\"content\":\"" + std::string(32769, 'x') + "\"}]}";
+  for (const char* route : {"/tokenize", "/v1/chat/completions"}) {
+    const HttpResponse chat = client.Post(route, message);
+    ExpectError(chat, 400, "context_length_exceeded");
+    EXPECT_EQ(Parse(chat)["error"]["param"], "messages");
+  }
+  ExpectError(client.Post("/v1/completions", with("prompt", 32769)), 400,
+              "context_length_exceeded");
+}
+
+TEST(HttpRoutesTest, TokenizeReadsAChatAsTheChatRouteDoes) {
+  ServerFixture server;
+  HttpClient client(server.StartHttp());
+  for (const char* members : {R"("tools":[{}])", R"("chat_template":"x")",
+                              R"("chat_template_kwargs":[])", R"("add_generation_prompt":1)",
+                              R"("continue_final_message":true,"add_generation_prompt":true)"}) {
+    const std::string body =
+        std::string(R"({"messages":[{"role":"user","content":"x"}],)") + members + "}";
+    const Json tokenize = Parse(client.Post("/tokenize", body))["error"];
+    const Json chat = Parse(client.Post("/v1/chat/completions", body))["error"];
+    EXPECT_EQ(tokenize["param"], chat["param"]) << members;
+    EXPECT_EQ(tokenize["message"], chat["message"]) << members;
+  }
+}
+
+TEST(HttpRoutesTest, ErrorsQuoteLittleOfWhatTheClientWrote) {
+  ServerFixture server;
+  HttpClient client(server.StartHttp());
+  const std::string huge(20000, 'x');
+  EXPECT_LT(client.Get("/" + huge).body.size(), 300u);
+  EXPECT_LT(client.Get("/v1/models/" + huge).body.size(), 300u);
+  EXPECT_LT(
+      client.Post("/v1/completions", "{\"prompt\":\"a\",\"model\":\"" + huge + "\"}").body.size(),
+      300u);
+  EXPECT_LT(
+      client.Post("/v1/completions", R"({"prompt":"a"})", "x-attention-level: " + huge + "\r\n")
+          .body.size(),
+      300u);
+  EXPECT_LT(client
+                .Post("/v1/completions",
+                      "{\"prompt\":\"a\",\"attention\":{\"decode\":{\"policy\":\"" + huge + "\"}}}")
+                .body.size(),
+            300u);
+  // Cut between code points.
+  std::string smileys;
+  for (int i = 0; i < 100; ++i) smileys += "\xF0\x9F\x98\x80";
+  const Json error =
+      Parse(client.Post("/v1/completions", "{\"prompt\":\"a\",\"model\":\"" + smileys + "\"}"));
+  EXPECT_EQ(error["error"]["message"],
+            "model '" + smileys.substr(0, 64) + "…' is not served here; 'fake' is");
+}
+
 TEST(HttpRoutesTest, HealthTellsLoadingFromReady) {
   ServerFixture server({.loaded = false});
   HttpClient client(server.StartHttp());

@@ -65,6 +65,28 @@ TEST(JsonReaderTest, ManyKeysTakeLinearTime) {
   EXPECT_EQ(ErrorOf(text), "");
 }
 
+TEST(JsonReaderTest, MessagesSayWhatIsWrongInFewWords) {
+  const std::string huge(100000, 'q');
+  const struct {
+    std::string text;
+    std::string message;
+  } rows[] = {
+      {"{\"a\":1e999}", "the body is not valid JSON at byte 10: a number is out of range"},
+      {"{\"a\":NaN}", "the body is not valid JSON at byte 6: invalid literal"},
+      {"{\"a\":" + huge + "}", "the body is not valid JSON at byte 6: invalid literal"},
+      {"{\"a\" 1}",
+       "the body is not valid JSON at byte 6: unexpected number literal; expected ':'"},
+  };
+  for (const auto& row : rows) EXPECT_EQ(ErrorOf(row.text), row.message);
+  for (const std::string& text : {std::string("{\"a\":\"" + huge), "{\"" + huge + "\n\":1}",
+                                  "{\"a\":\"" + huge + "\xFF\"}", std::string("")}) {
+    const std::string error = ErrorOf(text);
+    EXPECT_EQ(error.find("json"), std::string::npos) << error;
+    EXPECT_EQ(error.find("qqq"), std::string::npos) << error;
+    EXPECT_LT(error.size(), 200u);
+  }
+}
+
 TEST(JsonReaderTest, MessagesAreUtf8) {
   const std::string error = ErrorOf("{\"a\":\"\xFF\"}");
   EXPECT_TRUE(nlohmann::json::accept("\"" + error + "\"")) << error;

@@ -12,7 +12,7 @@ const absl::Time kNow = absl::UnixEpoch() + absl::Hours(1);
 TEST(ApiKeysTest, WithoutAFileEveryoneMay) {
   const auto keys = ApiKeys::Open("", {"off"});
   ASSERT_TRUE(keys.ok());
-  EXPECT_TRUE((*keys)->Check("", kNow).ok());
+  EXPECT_TRUE((*keys)->Check("").ok());
 }
 
 TEST(ApiKeysTest, TakesOnlyWholeKeys) {
@@ -20,13 +20,13 @@ TEST(ApiKeysTest, TakesOnlyWholeKeys) {
   const auto keys = ApiKeys::Open(
       folder.Write("keys", "# staff\nsecret-one level=off\n\nsecret-two # b\n"), {"off"});
   ASSERT_TRUE(keys.ok()) << keys.status();
-  const auto granted = (*keys)->Check("Bearer secret-one", kNow);
+  const auto granted = (*keys)->Check("Bearer secret-one");
   ASSERT_TRUE(granted.ok()) << granted.status();
   EXPECT_EQ(granted->level, "off");
-  EXPECT_TRUE((*keys)->Check("bearer secret-two", kNow).ok());
+  EXPECT_TRUE((*keys)->Check("bearer secret-two").ok());
   for (const char* bad : {"", "Bearer ", "Bearer secret", "Bearer secret-onex", "Bearer secret-on",
                           "secret-one", "Basic secret-one", "Bearer secret-onesecret-one"}) {
-    EXPECT_EQ((*keys)->Check(bad, kNow).status().code(), absl::StatusCode::kUnauthenticated) << bad;
+    EXPECT_EQ((*keys)->Check(bad).status().code(), absl::StatusCode::kUnauthenticated) << bad;
   }
 }
 
@@ -34,12 +34,12 @@ TEST(ApiKeysTest, LimitsOpenRequestsOfAKey) {
   const testing::TempFolder folder;
   const auto keys = ApiKeys::Open(folder.Write("keys", "k max_requests=2\n"), {"off"});
   ASSERT_TRUE(keys.ok());
-  auto first = (*keys)->Check("Bearer k", kNow);
-  const auto second = (*keys)->Check("Bearer k", kNow);
+  auto first = (*keys)->Check("Bearer k");
+  const auto second = (*keys)->Check("Bearer k");
   EXPECT_TRUE(first.ok() && second.ok());
-  EXPECT_EQ((*keys)->Check("Bearer k", kNow).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ((*keys)->Check("Bearer k").status().code(), absl::StatusCode::kResourceExhausted);
   first->lease.reset();
-  EXPECT_TRUE((*keys)->Check("Bearer k", kNow).ok());
+  EXPECT_TRUE((*keys)->Check("Bearer k").ok());
 }
 
 TEST(ApiKeysTest, RefusesBadFilesByLine) {
@@ -55,21 +55,40 @@ TEST(ApiKeysTest, RefusesBadFilesByLine) {
             absl::StatusCode::kNotFound);
 }
 
+TEST(ApiKeysTest, RefusesAKeyThatIsThereTwice) {
+  const testing::TempFolder folder;
+  const auto keys = ApiKeys::Open(folder.Write("keys", "a\nb max_requests=1\n# c\nb\n"), {"off"});
+  EXPECT_EQ(keys.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(keys.status().message()).find("keys:4: this key is in line 2 already"),
+            std::string::npos)
+      << keys.status();
+  EXPECT_EQ(std::string(keys.status().message()).find("b max"), std::string::npos);
+}
+
 TEST(ApiKeysTest, ReadsAChangedFileAgainAndKeepsTheOldOneIfItIsBad) {
   const testing::TempFolder folder;
   const std::string path = folder.Write("keys", "old\n");
   const auto keys = ApiKeys::Open(path, {"off"});
   ASSERT_TRUE(keys.ok());
-  ASSERT_TRUE((*keys)->Check("Bearer old", kNow).ok());
+  ASSERT_TRUE((*keys)->Check("Bearer old").ok());
   folder.Write("keys", "new\n");
   std::filesystem::last_write_time(
       path, std::filesystem::last_write_time(path) + std::chrono::seconds(5));
-  EXPECT_TRUE((*keys)->Check("Bearer new", kNow + absl::Seconds(2)).ok());
-  EXPECT_FALSE((*keys)->Check("Bearer old", kNow + absl::Seconds(2)).ok());
-  folder.Write("keys", "");
-  std::filesystem::last_write_time(
-      path, std::filesystem::last_write_time(path) + std::chrono::seconds(15));
-  EXPECT_TRUE((*keys)->Check("Bearer new", kNow + absl::Seconds(4)).ok());
+  // A request does not look at the file.
+  EXPECT_TRUE((*keys)->Check("Bearer old").ok());
+  (*keys)->Refresh(kNow);
+  EXPECT_TRUE((*keys)->Check("Bearer new").ok());
+  EXPECT_FALSE((*keys)->Check("Bearer old").ok());
+  int seconds = 15;
+  for (const char* bad : {"", "other\nother\n", "other level=fast\n"}) {
+    folder.Write("keys", bad);
+    std::filesystem::last_write_time(
+        path, std::filesystem::last_write_time(path) + std::chrono::seconds(seconds));
+    (*keys)->Refresh(kNow + absl::Seconds(seconds));
+    EXPECT_TRUE((*keys)->Check("Bearer new").ok());
+    EXPECT_FALSE((*keys)->Check("Bearer other").ok());
+    seconds += 10;
+  }
 }
 
 }  // namespace

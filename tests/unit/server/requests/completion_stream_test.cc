@@ -69,6 +69,33 @@ TEST(CompletionStreamTest, EndsByLength) {
   EXPECT_EQ(ended.usage.completion_tokens, 5);
 }
 
+TEST(CompletionStreamTest, APromptThatFillsTheContextYieldsOneToken) {
+  ServerFixture server;
+  CompletionRequest request;
+  request.prompts.emplace_back(std::string(512, 'x'));
+  request.default_max_tokens = 16;
+  const Ended ended = RunToEnd(server, request);
+  EXPECT_TRUE(ended.status.ok()) << ended.status;
+  EXPECT_EQ(ended.texts[0], "H");
+  EXPECT_EQ(ended.last[0].finish, FinishReason::kLength);
+  EXPECT_EQ(ended.usage.completion_tokens, 1);
+}
+
+TEST(CompletionStreamTest, OnlyAnAnswerOfItsOwnLosesTheTokenizersSpace) {
+  ServerFixture server({.reply = " said he", .strips_leading_space = true});
+  CompletionRequest request = Prompt(100);
+  EXPECT_EQ(RunToEnd(server, request).texts[0], " said he");
+  request.echo = true;
+  EXPECT_EQ(RunToEnd(server, request).texts[0], "abc said he");
+  CompletionRequest chat;
+  chat.chat.emplace();
+  chat.chat->messages = "[]";
+  EXPECT_EQ(RunToEnd(server, chat).texts[0], "said he");
+  chat.chat->add_generation_prompt = false;
+  chat.chat->continue_final_message = true;
+  EXPECT_EQ(RunToEnd(server, chat).texts[0], " said he");
+}
+
 TEST(CompletionStreamTest, StopStringsCutAcrossTokens) {
   ServerFixture server;
   CompletionRequest request = Prompt(100);

@@ -50,7 +50,7 @@ TEST(RequestMappingTest, CarriesEveryField) {
   request.repetition_penalty = 1.5;
   request.presence_penalty = -1;
   request.frequency_penalty = 2;
-  request.seed = 18446744073709551615u;
+  request.seed = -1;
   request.logit_bias = {{5, -100}, {999, 100}};
   request.max_tokens = 12;
   request.min_tokens = 3;
@@ -152,6 +152,12 @@ TEST(RequestMappingTest, RefusesEachValueOutOfRangeByName) {
       {"logprobs", [](auto& r) { r.logprobs = -1; }},
       {"prompt_logprobs", [](auto& r) { r.prompt_logprobs = 21; }},
       {"priority", [](auto& r) { r.priority = std::int64_t{1} << 40; }},
+      {"priority", [](auto& r) { r.priority = 1001; }},
+      {"priority", [](auto& r) { r.priority = -1001; }},
+      {"logit_bias",
+       [](auto& r) {
+         r.logit_bias.assign(1025, {5, 1});
+       }},
       {"prompt", [](auto& r) { r.prompts = {""}; }},
       {"prompt", [](auto& r) { r.prompts = {}; }},
       {"prompt", [](auto& r) { r.prompts = {std::vector<std::int64_t>{}}; }},
@@ -189,9 +195,12 @@ TEST(RequestMappingTest, TooLongIsAlwaysTheSameErrorWithBothCounts) {
     EXPECT_NE(fields.message.find("512"), std::string::npos) << fields.message;
     EXPECT_NE(fields.message.find(std::to_string(length)), std::string::npos) << fields.message;
   }
+  // The longest token has fewer bytes than the floor of 64.
+  const std::string limit = "at most 32768 fit this model's maximum context length of 512 tokens";
   // Text that no vocabulary could fit is not tokenised first.
   const auto huge = MapRequest(Prompt(std::string(1 << 20, 'x')), *server.model, kNow);
   EXPECT_EQ(DescribeError(huge.status()).code, "context_length_exceeded");
+  EXPECT_EQ(huge.status().message(), "prompt has 1048576 bytes; " + limit);
   CompletionRequest chat;
   chat.chat.emplace();
   chat.chat->messages = std::string(1 << 20, 'x');
@@ -207,6 +216,34 @@ TEST(RequestMappingTest, ARoutesDefaultLengthIsCappedByTheContext) {
   const auto mapped = MapRequest(request, *server.model, kNow);
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   EXPECT_EQ(mapped->requests[0].max_tokens, 6);
+}
+
+TEST(RequestMappingTest, APromptThatFillsTheContextMayAskForNoLimitOfItsOwn) {
+  ServerFixture server;
+  CompletionRequest full = Prompt(std::string(512, 'x'));
+  for (const bool has_default : {false, true}) {
+    if (has_default) full.default_max_tokens = 16;
+    const auto mapped = MapRequest(full, *server.model, kNow);
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    EXPECT_FALSE(mapped->requests[0].max_tokens.has_value());
+  }
+  CompletionRequest longer = Prompt(std::string(513, 'x'));
+  longer.default_max_tokens = 16;
+  const WireErrorFields fields = DescribeError(MapRequest(longer, *server.model, kNow).status());
+  EXPECT_EQ(fields.param, "prompt");
+  EXPECT_EQ(fields.code, "context_length_exceeded");
+}
+
+TEST(RequestMappingTest, TheLargestPriorityAndTheMostBiasesAreTaken) {
+  ServerFixture server;
+  CompletionRequest request = Prompt("x");
+  for (std::int64_t id = 0; id < 1024; ++id) request.logit_bias.emplace_back(id % 1000, 1);
+  for (const std::int64_t priority : {-1000, 1000}) {
+    request.priority = priority;
+    const auto mapped = MapRequest(request, *server.model, kNow);
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    EXPECT_EQ(mapped->requests[0].priority, priority);
+  }
 }
 
 TEST(RequestMappingTest, EchoAllowsZeroTokensAndScoresThePrompt) {
