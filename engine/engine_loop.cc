@@ -123,7 +123,7 @@ void EngineLoop::CompleteStep() {
   if (!status.ok()) return Fail(status);
   const absl::Time now = options_.clock();
   const StepPlan& plan = slot.input.plan;
-  requests_.TakePromptScores(plan, slot.output.prompt_scores);
+  requests_.TakePromptScores(plan, slot.output.prompt_scores, now);
   samples_.clear();
   for (const ScheduledSequence& sequence : plan.sequences) {
     if (!sequence.samples) continue;

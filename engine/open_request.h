@@ -9,6 +9,7 @@
 #include "engine/engine_observer.h"
 #include "engine/request.h"
 #include "engine/request_stream.h"
+#include "engine/runner/model_runner.h"
 
 namespace thresher {
 
@@ -24,6 +25,7 @@ struct OpenChoice {
 struct OpenRequest {
   // Normalised: see SequenceStart.
   std::shared_ptr<const GenerationRequest> request;
+  std::shared_ptr<const PreparedSampling> sampling;
   std::shared_ptr<RequestStream> stream;
   int max_generated = 0;  // a choice ends for its length after so many tokens; 0: scores the prompt
   absl::Time submit_time;

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace thresher {
 namespace {
 
@@ -29,6 +31,14 @@ TokenEvent FailedEvent(const absl::Status& reason) {
   return {.finish = reason.code() == absl::StatusCode::kCancelled ? FinishReason::kAborted
                                                                   : FinishReason::kError,
           .status = reason};
+}
+
+absl::Status WhyNoToken(const SampledToken& sample) {
+  if (sample.bad_field == nullptr) {
+    return absl::InternalError("the model gave no finite logit for a token");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the sampler cannot draw: ", sample.bad_field, " is out of range"));
 }
 
 TokenLogprobs ToLogprobs(const SampledToken& sample) {
@@ -72,7 +82,8 @@ void OpenRequests::Admit(const std::shared_ptr<OpenRequest>& request, absl::Time
     const RequestId id = request->choices[i].id;
     const int choice = static_cast<int>(i);
     sequences_.emplace(id, ChoiceRef{request, choice});
-    started.push_back({id, choice, choice == 0 && scores_prompt, request->request});
+    started.push_back(
+        {id, choice, choice == 0 && scores_prompt, request->request, request->sampling});
   }
   if (scores_prompt) request->prompt_logprobs.resize(wanted.prompt.size());
   if (wanted.deadline.has_value()) deadlines_.Add(*wanted.deadline, request);
@@ -114,12 +125,18 @@ void OpenRequests::NoteScheduled(const StepPlan& plan, absl::Time now) {
   }
 }
 
-void OpenRequests::TakePromptScores(const StepPlan& plan, std::span<const PromptScore> scores) {
+void OpenRequests::TakePromptScores(const StepPlan& plan, std::span<const PromptScore> scores,
+                                    absl::Time now) {
   for (const PromptScore& score : scores) {
     const auto found = sequences_.find(plan.sequences[score.sequence_index].id);
     if (found == sequences_.end()) continue;
-    OpenRequest& request = *found->second.request;
+    const std::shared_ptr<OpenRequest>& open = found->second.request;
+    OpenRequest& request = *open;
     if (request.prompt_logprobs.empty()) continue;  // given to the reader already
+    if (!score.score.valid) {
+      End(open, WhyNoToken(score.score), now);
+      continue;
+    }
     request.prompt_logprobs[score.position] = ToLogprobs(score.score);
   }
 }
@@ -134,8 +151,7 @@ StepResult::Sample OpenRequests::TakeSample(const ScheduledSequence& sequence,
   OpenChoice& choice = request->choices[index];
   if (choice.ended) return {.token = std::max(0, sample.token), .ends = true};  // cancelled
   if (!sample.valid) {
-    EndChoice(request, index,
-              FailedEvent(absl::InternalError("the model gave no finite logit for a token")), now);
+    EndChoice(request, index, FailedEvent(WhyNoToken(sample)), now);
     return {.token = 0, .ends = true};
   }
   if (!request->first_token_time.has_value()) {

@@ -45,8 +45,9 @@ class OpenRequests final {
 
   // A plan is about to be launched.
   void NoteScheduled(const StepPlan& plan, absl::Time now);
-  // The log-probabilities of prompt tokens that a step gave. Before TakeSample of the same step.
-  void TakePromptScores(const StepPlan& plan, std::span<const PromptScore> scores);
+  // The log-probabilities of prompt tokens that a step gave. Before TakeSample of the same step. A
+  // score that is not valid ends its request.
+  void TakePromptScores(const StepPlan& plan, std::span<const PromptScore> scores, absl::Time now);
   // Stages the sample's event; what the scheduler must know of it. Before the step's Commit.
   StepResult::Sample TakeSample(const ScheduledSequence& sequence, const SampledToken& sample,
                                 absl::Time now);

@@ -9,6 +9,7 @@
 #include "engine/engine_parts.h"
 #include "engine/request_inbox.h"
 #include "engine/request_validation.h"
+#include "engine/runner/sequence_sampler.h"
 
 namespace thresher {
 namespace {
@@ -120,6 +121,7 @@ class ServingEngine final : public Engine {
     open->stream =
         std::make_shared<RequestStream>(gate_, listener, tag, parts_.stream_capacity * request.n);
     Normalise(request);
+    open->sampling = PrepareSampling(request, std::max(1, open->max_generated));
     open->request = std::make_shared<const GenerationRequest>(std::move(request));
     if (absl::Status status = inbox_->Submit(open); !status.ok()) return status;
     return std::make_unique<StreamHandle>(inbox_, std::move(open));

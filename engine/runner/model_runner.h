@@ -13,6 +13,8 @@
 
 namespace thresher {
 
+struct PreparedSampling;  // see sequence_sampler.h
+
 // What a runner must know of a sequence, from before the first plan that names it.
 struct SequenceStart {
   RequestId id{};
@@ -21,6 +23,7 @@ struct SequenceStart {
   // Normalised by the engine: sampling.seed is set; stop_token_ids holds every token that ends the
   // sequence, ascending.
   std::shared_ptr<const GenerationRequest> request;
+  std::shared_ptr<const PreparedSampling> sampling;  // of this request; not null
 };
 
 struct StepInput {

@@ -15,6 +15,24 @@ constexpr int kLogitRows = 64;
 
 }  // namespace
 
+RankRunner::RankRunner(Backend& backend, TensorParallelGroup& group,
+                       const RankRunnerOptions& options)
+    : backend_(backend),
+      group_(group),
+      batch_(options.block_size, options.max_tokens, options.max_sequences) {
+  const auto num_sequences = static_cast<std::size_t>(options.max_sequences);
+  sequences_.reserve(num_sequences);
+  scheduled_.reserve(num_sequences);
+  last_tokens_.reserve(num_sequences);
+  sampled_tokens_.reserve(num_sequences);
+  policies_.reserve(num_sequences);
+  rows_.reserve(num_sequences);
+  score_rows_.reserve(kLogitRows);
+  score_targets_.reserve(kLogitRows);
+  score_tops_.reserve(kLogitRows);
+  slice_scores_.reserve(kLogitRows);
+}
+
 absl::StatusOr<std::unique_ptr<RankRunner>> RankRunner::Create(const ModelFiles& files,
                                                                Backend& backend,
                                                                TensorParallelGroup& group,

@@ -31,7 +31,7 @@ struct RankRunnerOptions {
 };
 
 // Used by the rank's worker thread only. Allocates nothing in a step, except for sequences that
-// start and while buffers still grow.
+// start, and while attention plans and the caller's output still grow.
 class RankRunner final {
  public:
   // Loads the rank's shard of the model. `files`, `backend` and `group` outlive the runner.
@@ -54,10 +54,7 @@ class RankRunner final {
     std::optional<SequenceSampler> sampler;  // on rank 0
   };
 
-  RankRunner(Backend& backend, TensorParallelGroup& group, const RankRunnerOptions& options)
-      : backend_(backend),
-        group_(group),
-        batch_(options.block_size, options.max_tokens, options.max_sequences) {}
+  RankRunner(Backend& backend, TensorParallelGroup& group, const RankRunnerOptions& options);
 
   void UpdateSequences(const StepInput& input);
   void LookUpSequences(const StepPlan& plan);

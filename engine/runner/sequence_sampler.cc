@@ -12,26 +12,39 @@ bool HasPenalty(const SamplingParams& sampling) {
 
 }  // namespace
 
-SequenceSampler::SequenceSampler(const SequenceStart& start)
-    : request_(start.request),
-      choice_index_(static_cast<std::uint32_t>(start.choice_index)),
-      counts_tokens_(HasPenalty(request_->sampling)) {
-  for (const auto& [token, bias] : request_->sampling.logit_bias) {
-    logit_bias_.push_back({token, bias});
-  }
-  std::stable_sort(logit_bias_.begin(), logit_bias_.end(),
+std::shared_ptr<const PreparedSampling> PrepareSampling(const GenerationRequest& request,
+                                                        int max_generated) {
+  auto prepared = std::make_shared<PreparedSampling>();
+  prepared->max_generated = max_generated;
+  std::vector<TokenBias>& biases = prepared->logit_bias;
+  for (const auto& [token, bias] : request.sampling.logit_bias) biases.push_back({token, bias});
+  std::stable_sort(biases.begin(), biases.end(),
                    [](const TokenBias& a, const TokenBias& b) { return a.token < b.token; });
   // Of two entries for one token the later one holds, as in a map.
   const auto same = [](const TokenBias& a, const TokenBias& b) { return a.token == b.token; };
-  logit_bias_.erase(logit_bias_.begin(),
-                    std::unique(logit_bias_.rbegin(), logit_bias_.rend(), same).base());
-  if (!counts_tokens_) return;
-  std::vector<TokenId> prompt = request_->prompt;
+  biases.erase(biases.begin(), std::unique(biases.rbegin(), biases.rend(), same).base());
+  if (!HasPenalty(request.sampling)) return prepared;
+  std::vector<TokenId> prompt = request.prompt;
   std::sort(prompt.begin(), prompt.end());
+  std::vector<TokenCount>& counts = prepared->prompt_counts;
   for (const TokenId token : prompt) {
-    if (counts_.empty() || counts_.back().token != token) counts_.push_back({token, 0, 0});
-    ++counts_.back().in_prompt;
+    if (counts.empty() || counts.back().token != token) counts.push_back({token, 0, 0});
+    ++counts.back().in_prompt;
   }
+  return prepared;
+}
+
+SequenceSampler::SequenceSampler(const SequenceStart& start)
+    : request_(start.request),
+      prepared_(start.sampling),
+      choice_index_(static_cast<std::uint32_t>(start.choice_index)),
+      counts_tokens_(HasPenalty(request_->sampling)) {
+  if (!counts_tokens_) return;
+  // A step that was planned before the sequence's end was known draws one token more.
+  const std::size_t most_generated = static_cast<std::size_t>(prepared_->max_generated) + 1;
+  generated_.reserve(most_generated);
+  counts_.reserve(prepared_->prompt_counts.size() + most_generated);
+  counts_ = prepared_->prompt_counts;
 }
 
 SamplingRow SequenceSampler::RowFor(int position) {
@@ -54,7 +67,7 @@ SamplingRow SequenceSampler::RowFor(int position) {
   row.position = static_cast<std::uint32_t>(position);
   row.num_top_logprobs = sampling.logprobs.value_or(-1);
   row.counts = counts_;
-  row.logit_bias = logit_bias_;
+  row.logit_bias = prepared_->logit_bias;
   if (num_generated < request_->min_tokens) row.banned = request_->stop_token_ids;
   return row;
 }

@@ -155,14 +155,15 @@ absl::Status CpuTransformerOps::Sample(TensorView logits, std::span<const Sampli
   if (status.ok()) {
     status = CheckCount(kOp, "out.size", static_cast<std::int64_t>(out.size()), num_rows);
   }
-  for (const SamplingRow& row : rows) {
-    if (status.ok()) status = ValidateSamplingRow(row, logits.shape[1]);
-  }
   if (!status.ok()) return status;
   const std::int64_t vocab = logits.shape[1];
   team_.ParallelFor(num_rows, [&](std::int64_t i, int thread) {
-    out[i] = SampleRow(row_ops_, {logits.as<float>() + i * vocab, static_cast<std::size_t>(vocab)},
-                       rows[i], sampling_[thread]);
+    const char* const bad_field = BadField(rows[i], vocab);
+    out[i] =
+        bad_field != nullptr
+            ? NoToken(bad_field)
+            : SampleRow(row_ops_, {logits.as<float>() + i * vocab, static_cast<std::size_t>(vocab)},
+                        rows[i], sampling_[thread]);
   });
   return status;
 }
@@ -180,15 +181,18 @@ absl::Status CpuTransformerOps::ScoreTokens(TensorView logits,
   if (status.ok()) {
     status = CheckCount(kOp, "out.size", static_cast<std::int64_t>(out.size()), num_rows);
   }
-  const std::int64_t vocab = logits.shape[1];
-  for (std::int64_t i = 0; i < num_rows && status.ok(); ++i) {
-    status = CheckRange(kOp, "targets", targets[i], 0, vocab - 1);
-    if (status.ok()) status = CheckRange(kOp, "num_top", num_top[i], 0, kMaxTopLogprobs);
-  }
   if (!status.ok()) return status;
+  const std::int64_t vocab = logits.shape[1];
+  const auto bad_field = [&](std::int64_t i) -> const char* {
+    if (targets[i] < 0 || targets[i] >= vocab) return "targets";
+    return num_top[i] < 0 || num_top[i] > kMaxTopLogprobs ? "num_top" : nullptr;
+  };
   team_.ParallelFor(num_rows, [&](std::int64_t i, int thread) {
-    out[i] = ScoreRow(row_ops_, {logits.as<float>() + i * vocab, static_cast<std::size_t>(vocab)},
-                      targets[i], num_top[i], sampling_[thread]);
+    out[i] =
+        bad_field(i) != nullptr
+            ? NoToken(bad_field(i))
+            : ScoreRow(row_ops_, {logits.as<float>() + i * vocab, static_cast<std::size_t>(vocab)},
+                       targets[i], num_top[i], sampling_[thread]);
   });
   return status;
 }

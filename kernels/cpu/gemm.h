@@ -108,9 +108,10 @@ class GemmScratch final {
 // bitwise the same for every n. With bf16 input it is otherwise so for every n up to kMaxPanelRows,
 // and above that as far as oneDNN keeps to one order of sums; the two ranges round differently, as
 // oneDNN's weights are rounded to bf16. Allocates nothing of its own up to kMaxPanelRows; above,
-// oneDNN compiles a product the first time that n and shape meet, and keeps small books for each
-// call. InvalidArgument if a dtype or shape disagrees or the weight is a table; FailedPrecondition
-// if the scratch is too small. Each thread of the team takes one contiguous slice of output rows.
+// oneDNN compiles a product the first time that n and shape meet, and keeps small books of its
+// own during a call. InvalidArgument if a dtype or shape disagrees or the weight is a table;
+// FailedPrecondition if the scratch is too small. Each thread of the team takes one contiguous
+// slice of output rows.
 absl::Status CpuMatMul(TensorView x, const CpuWeight& weight, TensorView bias, TensorView out,
                        GemmScratch& scratch, ThreadTeam& team);
 

@@ -3,19 +3,29 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include "kernels/cpu/philox.h"
-#include "kernels/device/shape_check.h"
 
 namespace thresher {
 namespace {
 
-constexpr const char* kOp = "sample";
+constexpr float kLargest = std::numeric_limits<float>::max();
 
-absl::Status Refuse(const char* field, float value, const char* range) {
-  return absl::InvalidArgumentError(std::string(kOp) + ": " + field + " is " +
-                                    std::to_string(value) + ", expected " + range);
+bool IsToken(std::int32_t token, std::int64_t vocab) { return token >= 0 && token < vocab; }
+
+// What the lists of a row name.
+const char* BadListField(const SamplingRow& row, std::int64_t vocab) {
+  for (const TokenCount& count : row.counts) {
+    if (!IsToken(count.token, vocab)) return "counts.token";
+  }
+  for (const TokenBias& bias : row.logit_bias) {
+    if (!IsToken(bias.token, vocab)) return "logit_bias.token";
+    if (!(bias.bias <= kLargest)) return "logit_bias.bias";
+  }
+  for (const std::int32_t token : row.banned) {
+    if (!IsToken(token, vocab)) return "banned";
+  }
+  return nullptr;
 }
 
 void ApplyBiasesAndPenalties(std::span<float> logits, const SamplingRow& row) {
@@ -172,38 +182,29 @@ void SamplingScratch::Reserve(std::int64_t vocab) {
   top.reserve(n);
 }
 
-absl::Status ValidateSamplingRow(const SamplingRow& row, std::int64_t vocab) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  if (!(row.temperature >= 0 && row.temperature <= kLargest)) {
-    return Refuse("temperature", row.temperature, "a finite number, at least 0");
-  }
-  if (row.top_k < 0) return Refuse("top_k", static_cast<float>(row.top_k), "at least 0");
-  if (!(row.top_p >= 0 && row.top_p <= 1)) return Refuse("top_p", row.top_p, "0 to 1");
-  if (!(row.min_p >= 0 && row.min_p <= 1)) return Refuse("min_p", row.min_p, "0 to 1");
+// Written so that a NaN is out of every range.
+const char* BadField(const SamplingRow& row, std::int64_t vocab) {
+  if (!(row.temperature >= 0 && row.temperature <= kLargest)) return "temperature";
+  if (row.top_k < 0) return "top_k";
+  if (!(row.top_p >= 0 && row.top_p <= 1)) return "top_p";
+  if (!(row.min_p >= 0 && row.min_p <= 1)) return "min_p";
   if (!(row.repetition_penalty > 0 && row.repetition_penalty <= kLargest)) {
-    return Refuse("repetition_penalty", row.repetition_penalty, "a finite number above 0");
+    return "repetition_penalty";
   }
-  if (!(std::fabs(row.presence_penalty) <= kLargest)) {
-    return Refuse("presence_penalty", row.presence_penalty, "a finite number");
+  if (!(std::fabs(row.presence_penalty) <= kLargest)) return "presence_penalty";
+  if (!(std::fabs(row.frequency_penalty) <= kLargest)) return "frequency_penalty";
+  if (row.num_top_logprobs < -1 || row.num_top_logprobs > kMaxTopLogprobs) {
+    return "num_top_logprobs";
   }
-  if (!(std::fabs(row.frequency_penalty) <= kLargest)) {
-    return Refuse("frequency_penalty", row.frequency_penalty, "a finite number");
-  }
-  absl::Status status =
-      CheckRange(kOp, "num_top_logprobs", row.num_top_logprobs, -1, kMaxTopLogprobs);
-  for (const TokenCount& count : row.counts) {
-    if (status.ok()) status = CheckRange(kOp, "counts.token", count.token, 0, vocab - 1);
-  }
-  for (const TokenBias& bias : row.logit_bias) {
-    if (status.ok()) status = CheckRange(kOp, "logit_bias.token", bias.token, 0, vocab - 1);
-    if (status.ok() && !(bias.bias <= kLargest)) {
-      status = Refuse("logit_bias.bias", bias.bias, "a number below infinity");
-    }
-  }
-  for (const std::int32_t token : row.banned) {
-    if (status.ok()) status = CheckRange(kOp, "banned", token, 0, vocab - 1);
-  }
-  return status;
+  return BadListField(row, vocab);
+}
+
+SampledToken NoToken(const char* bad_field) {
+  SampledToken result;
+  result.token = -1;
+  result.valid = false;
+  result.bad_field = bad_field;
+  return result;
 }
 
 SampledToken SampleRow(const RowOps& ops, std::span<float> logits, const SamplingRow& row,
@@ -212,11 +213,7 @@ SampledToken SampleRow(const RowOps& ops, std::span<float> logits, const Samplin
   SampledToken result;
   const RowMaximum maximum =
       ops.row_maximum(logits.data(), static_cast<std::int64_t>(logits.size()));
-  if (!maximum.valid) {
-    result.token = -1;
-    result.valid = false;
-    return result;
-  }
+  if (!maximum.valid) return NoToken(nullptr);
   result.token = row.temperature > 0 ? Draw(ops, logits, row, maximum, scratch)
                                      : static_cast<std::int32_t>(maximum.index);
   if (row.num_top_logprobs >= 0) {
@@ -231,11 +228,7 @@ SampledToken ScoreRow(const RowOps& ops, std::span<const float> logits, std::int
   result.token = target;
   const RowMaximum maximum =
       ops.row_maximum(logits.data(), static_cast<std::int64_t>(logits.size()));
-  if (!maximum.valid) {
-    result.token = -1;
-    result.valid = false;
-    return result;
-  }
+  if (!maximum.valid) return NoToken(nullptr);
   AddLogprobs(ops, logits, maximum.value, num_top, scratch, result);
   return result;
 }

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "kernels/cpu/row_ops.h"
 #include "kernels/cpu/token_select.h"
 #include "kernels/ops/sampling.h"
@@ -24,8 +23,11 @@ struct SamplingScratch {
   std::vector<Candidate> top;
 };
 
-// InvalidArgument naming the field of `row` that is out of range, and the range.
-absl::Status ValidateSamplingRow(const SamplingRow& row, std::int64_t vocab);
+// The field of `row` that is out of range, or null. Passes over all the lists of the row.
+const char* BadField(const SamplingRow& row, std::int64_t vocab);
+
+// What a row gets that draws nothing; `bad_field` as in SampledToken.
+SampledToken NoToken(const char* bad_field);
 
 // Draws a token by the rules of ops/sampling.h. Changes `logits` [vocab] by biases and penalties
 // only. The row has been validated.

@@ -54,9 +54,11 @@ struct SampledToken {
   std::int32_t rank = 0;              // 1 + number of tokens with a larger logprob
   int num_top = 0;                    // fewer than asked for if fewer tokens have a finite logit
   TokenLogprob top[kMaxTopLogprobs];  // most likely first, ties to the lowest id
-  // A row with a NaN or +infinity, or with no finite logit, draws nothing: token is −1 and the
-  // request fails.
+  // A row with a NaN or +infinity, or with no finite logit, draws nothing, and neither does one
+  // with a field out of range: token is −1 and the request fails, alone.
   bool valid = true;
+  // The field out of range, a name that lives for ever; null if the logits are at fault.
+  const char* bad_field = nullptr;
 };
 
 }  // namespace thresher

@@ -105,12 +105,13 @@ class TransformerOps {
   virtual absl::Status GatherRows(TensorView x, std::span<const std::int32_t> rows, TensorView out,
                                   Stream& stream) = 0;
 
-  // Draws one token for each row; see sampling.h.  logits [rows.size(), vocab] f32, overwritten.
+  // Draws one token for each row; see sampling.h. A row that cannot be drawn is not valid, and
+  // fails no other.  logits [rows.size(), vocab] f32, overwritten.
   virtual absl::Status Sample(TensorView logits, std::span<const SamplingRow> rows,
                               std::span<SampledToken> out, Stream& stream) = 0;
 
   // Log-probabilities of given next tokens (prompt_logprobs, echo): for each row the target's, its
-  // rank, and the top ones.  logits [targets.size(), vocab] f32, unchanged.
+  // rank, and the top ones; not valid as in Sample.  logits [targets.size(), vocab] f32, unchanged.
   virtual absl::Status ScoreTokens(TensorView logits, std::span<const std::int32_t> targets,
                                    std::span<const int> num_top, std::span<SampledToken> out,
                                    Stream& stream) = 0;

@@ -100,6 +100,7 @@ void FakeModelRunner::RunSequence(const StepPlan& plan, int index, StepOutput& o
       score.token = prompt[position];
       score.logprob = -1.0f - static_cast<float>(hash % 100) / 100;
       score.rank = 1;
+      score.valid = score.token != options_.bad_prompt_token;
       output.prompt_scores.push_back({index, position, score});
     }
   }
@@ -116,6 +117,7 @@ SampledToken FakeModelRunner::Draw(const Sequence& sequence, std::uint64_t hash,
   sample.token = TokenOf(options_, hash, request, sequence.start.choice_index, position);
   if (options_.draw) sample.token = options_.draw(sequence.start, position, sample.token);
   sample.valid = sample.token >= 0;
+  if (!sample.valid) sample.bad_field = options_.bad_field;
   sample.rank = 1;
   sample.logprob = -0.5f;
   sample.num_top = std::max(0, request.sampling.logprobs.value_or(0));

@@ -24,7 +24,10 @@ struct FakeModelRunnerOptions {
   absl::Duration step_time;
   std::optional<std::int64_t> failing_step;  // counted from 0: its Wait and all later ones fail
   // Overrides the token drawn; `position` counts from the prompt's first token.
+  // A negative token makes a sample that is not valid.
   std::function<TokenId(const SequenceStart& sequence, int position, TokenId drawn)> draw;
+  const char* bad_field = nullptr;  // of the samples that are not valid
+  TokenId bad_prompt_token = -1;    // whose score is not valid
 };
 
 // What the fake draws after `tokens`: greedy when the temperature is 0, else by seed and choice.

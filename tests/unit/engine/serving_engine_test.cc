@@ -217,6 +217,42 @@ TEST(ServingEngine, ANaNRowFailsItsRequestAlone) {
   EXPECT_EQ(fake.engine->health(), EngineHealth::kServing);
 }
 
+TEST(ServingEngine, ARowThatTheSamplerRefusesFailsItsRequestAlone) {
+  FakeEngineOptions options;
+  options.runner.bad_field = "min_p";
+  options.runner.draw = [](const SequenceStart& sequence, int position, TokenId drawn) {
+    return sequence.request->prompt[0] == 7 && position == 12 ? -1 : drawn;
+  };
+  FakeEngine fake(options);
+  const GenerationRequest good = Request(10, 20, 50);
+  const auto bad_handle = MustSubmit(*fake.engine, Request(10, 20, 7));
+  const auto good_handle = MustSubmit(*fake.engine, good);
+  const TokenEvent last = LastOf(ReadAll(*bad_handle), 0);
+  EXPECT_EQ(last.finish, FinishReason::kError);
+  EXPECT_EQ(last.status,
+            absl::InvalidArgumentError("the sampler cannot draw: min_p is out of range"));
+  EXPECT_EQ(TokensOf(ReadAll(*good_handle), 0), Expected(fake, good, 0, 20));
+  EXPECT_EQ(fake.engine->health(), EngineHealth::kServing);
+  ExpectClean(*fake.engine);
+}
+
+TEST(ServingEngine, APromptTokenWithoutAScoreFailsItsRequestAlone) {
+  FakeEngineOptions options;
+  options.runner.bad_prompt_token = 9;
+  FakeEngine fake(options);
+  GenerationRequest bad = Request(10, 20, 5), good = Request(10, 20, 50);
+  bad.sampling.prompt_logprobs = good.sampling.prompt_logprobs = 1;
+  bad.n = 2;
+  const auto bad_handle = MustSubmit(*fake.engine, bad);
+  const auto good_handle = MustSubmit(*fake.engine, good);
+  const std::vector<TokenEvent> events = ReadAll(*bad_handle);
+  for (const int choice : {0, 1}) {
+    EXPECT_EQ(LastOf(events, choice).status.code(), absl::StatusCode::kInternal);
+  }
+  EXPECT_EQ(TokensOf(ReadAll(*good_handle), 0), Expected(fake, good, 0, 20));
+  ExpectClean(*fake.engine);
+}
+
 TEST(ServingEngine, RefusesABadRequestBeforeAnyWork) {
   FakeEngine fake({});
   GenerationRequest request = Request(2, 4);

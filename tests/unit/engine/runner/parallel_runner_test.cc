@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "engine/runner/sequence_sampler.h"
 #include "tests/support/logits_golden.h"
 
 namespace thresher::testing {
@@ -22,13 +23,13 @@ ParallelRunnerOptions Options(int num_ranks) {
 }
 
 // One sequence of two prompt tokens, of which the second may be any id.
-StepInput InputWith(TokenId token) {
+StepInput InputWith(TokenId token, double temperature = 0) {
   auto request = std::make_shared<GenerationRequest>();
   request->prompt = {5, token};
-  request->sampling.temperature = 0;
+  request->sampling.temperature = temperature;
   request->sampling.seed = 1;
   StepInput input;
-  input.started = {{RequestId{1}, 0, false, request}};
+  input.started = {{RequestId{1}, 0, false, request, PrepareSampling(*request, 1)}};
   input.plan.sequences = {{RequestId{1}, 0, 2, true, 0, 0, 1}};
   input.plan.tokens = request->prompt;
   input.plan.block_table = {BlockId{3}};
@@ -68,6 +69,24 @@ TEST(ParallelRunner, AFailedStepFailsTheRunnerForGood) {
   EXPECT_FALSE((*runner)->Wait(ticket).ok());
   EXPECT_FALSE((*runner)->Wait(next_ticket).ok());
   EXPECT_TRUE(next_output.samples.empty());
+}
+
+// A parameter that no validated request can hold: the sequence gets no token, the runner goes on.
+TEST(ParallelRunner, ARowThatCannotBeDrawnFailsAlone) {
+  const auto files = ModelFiles::Open(GoldenPath("models/llama31"));
+  ASSERT_TRUE(files.ok()) << files.status();
+  const auto runner = CreateParallelRunner(**files, Options(2), LoadProgress());
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  const StepInput bad = InputWith(7, -1), next = InputWith(7);
+  StepOutput output, next_output;
+  absl::Status status = (*runner)->Wait((*runner)->Launch(bad, output));
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(output.samples.size(), 1u);
+  EXPECT_FALSE(output.samples[0].valid);
+  EXPECT_STREQ(output.samples[0].bad_field, "temperature");
+  status = (*runner)->Wait((*runner)->Launch(next, next_output));
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(next_output.samples[0].valid);
 }
 
 TEST(ParallelRunner, RefusesRanksThatDoNotDivideTheModel) {

@@ -12,7 +12,7 @@ SequenceStart Start(SamplingParams sampling, std::vector<TokenId> prompt = {5, 9
   request->prompt = std::move(prompt);
   request->sampling = std::move(sampling);
   if (!request->sampling.seed.has_value()) request->sampling.seed = 1;
-  return {RequestId{1}, 0, false, request};
+  return {RequestId{1}, 0, false, request, PrepareSampling(*request, 64)};
 }
 
 std::vector<std::array<int, 3>> CountsOf(const SamplingRow& row) {
@@ -79,7 +79,7 @@ TEST(SequenceSampler, BansEveryStopTokenBelowMinTokens) {
   request->sampling.seed = 1;
   request->stop_token_ids = {1, 2, 8};
   request->min_tokens = 3;
-  SequenceSampler sampler({RequestId{1}, 0, false, request});
+  SequenceSampler sampler({RequestId{1}, 0, false, request, PrepareSampling(*request, 64)});
   for (int position = 2; position < 8; ++position) {
     EXPECT_EQ(sampler.RowFor(position).banned.size(), position < 5 ? 3u : 0u) << position;
   }

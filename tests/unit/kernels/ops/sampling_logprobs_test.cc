@@ -117,34 +117,52 @@ TEST_P(SamplingLogprobsTest, ScoresGivenTokens) {
   }
   EXPECT_FALSE(out[2].valid);
   EXPECT_TRUE(std::equal(before.begin(), before.begin() + 2 * 777, logits.begin()));
-  const std::vector<std::int32_t> outside = {0, 777, 3};
-  EXPECT_EQ(backend_->ops().ScoreTokens(view, outside, num_top, out, *stream_).message(),
-            "score_tokens: targets is 777, expected 0 to 776");
 }
 
-TEST_P(SamplingLogprobsTest, BadRowsAreNamed) {
-  const auto message_of = [&](const SamplingRow& row) {
+TEST_P(SamplingLogprobsTest, ABadTargetFailsItsOwnRowOnly) {
+  std::vector<float> logits(3 * 8, 0.5f);
+  const std::vector<std::int32_t> targets = {1, 8, 3};
+  const std::vector<int> num_top = {0, 0, 21};
+  std::vector<SampledToken> out(3);
+  const TensorView view = TensorView::Of(logits.data(), DType::kF32, 3, 8);
+  ASSERT_TRUE(backend_->ops().ScoreTokens(view, targets, num_top, out, *stream_).ok());
+  EXPECT_TRUE(out[0].valid);
+  EXPECT_FALSE(out[1].valid);
+  EXPECT_STREQ(out[1].bad_field, "targets");
+  EXPECT_FALSE(out[2].valid);
+  EXPECT_STREQ(out[2].bad_field, "num_top");
+}
+
+// Beside a good row, which is drawn all the same.
+TEST_P(SamplingLogprobsTest, ABadRowIsNamedAndFailsAlone) {
+  const auto bad_field_of = [&](const SamplingRow& row) {
     std::vector<float> logits = kEight;
-    std::vector<SampledToken> out(1);
-    return std::string(
-        backend_->ops()
-            .Sample(TensorView::Of(logits.data(), DType::kF32, 1, 8), {&row, 1}, out, *stream_)
-            .message());
+    logits.insert(logits.end(), kEight.begin(), kEight.end());
+    std::vector<SampledToken> out(2);
+    const SamplingRow rows[] = {row, {.temperature = 0}};
+    const absl::Status status = backend_->ops().Sample(
+        TensorView::Of(logits.data(), DType::kF32, 2, 8), rows, out, *stream_);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_FALSE(out[0].valid);
+    EXPECT_EQ(out[0].token, -1);
+    EXPECT_TRUE(out[1].valid);
+    EXPECT_EQ(out[1].token, std::max_element(kEight.begin(), kEight.end()) - kEight.begin());
+    return std::string(out[0].bad_field == nullptr ? "" : out[0].bad_field);
   };
-  EXPECT_EQ(message_of({.temperature = -1}),
-            "sample: temperature is -1.000000, expected a finite number, at least 0");
-  EXPECT_EQ(message_of({.temperature = kNan}),
-            "sample: temperature is nan, expected a finite number, at least 0");
-  EXPECT_EQ(message_of({.top_p = 1.5f}), "sample: top_p is 1.500000, expected 0 to 1");
-  EXPECT_EQ(message_of({.min_p = kNan}), "sample: min_p is nan, expected 0 to 1");
-  EXPECT_EQ(message_of({.num_top_logprobs = 21}),
-            "sample: num_top_logprobs is 21, expected -1 to 20");
-  EXPECT_EQ(message_of({.banned = std::vector<std::int32_t>{8}}),
-            "sample: banned is 8, expected 0 to 7");
-  EXPECT_EQ(message_of({.counts = std::vector<TokenCount>{{-1, 1, 1}}}),
-            "sample: counts.token is -1, expected 0 to 7");
-  EXPECT_EQ(message_of({.logit_bias = std::vector<TokenBias>{{0, kNan}}}),
-            "sample: logit_bias.bias is nan, expected a number below infinity");
+  EXPECT_EQ(bad_field_of({.temperature = -1}), "temperature");
+  EXPECT_EQ(bad_field_of({.temperature = kNan}), "temperature");
+  EXPECT_EQ(bad_field_of({.top_k = -1}), "top_k");
+  EXPECT_EQ(bad_field_of({.top_p = 1.5f}), "top_p");
+  EXPECT_EQ(bad_field_of({.min_p = kNan}), "min_p");
+  EXPECT_EQ(bad_field_of({.repetition_penalty = 0}), "repetition_penalty");
+  EXPECT_EQ(bad_field_of({.presence_penalty = kNan}), "presence_penalty");
+  EXPECT_EQ(bad_field_of({.frequency_penalty = kNan}), "frequency_penalty");
+  EXPECT_EQ(bad_field_of({.num_top_logprobs = 21}), "num_top_logprobs");
+  EXPECT_EQ(bad_field_of({.num_top_logprobs = -2}), "num_top_logprobs");
+  EXPECT_EQ(bad_field_of({.banned = std::vector<std::int32_t>{8}}), "banned");
+  EXPECT_EQ(bad_field_of({.counts = std::vector<TokenCount>{{-1, 1, 1}}}), "counts.token");
+  EXPECT_EQ(bad_field_of({.logit_bias = std::vector<TokenBias>{{8, 1}}}), "logit_bias.token");
+  EXPECT_EQ(bad_field_of({.logit_bias = std::vector<TokenBias>{{0, kNan}}}), "logit_bias.bias");
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, SamplingLogprobsTest, testing::ValuesIn(kCpuVariants),
