@@ -81,13 +81,16 @@ absl::Status CheckSums(const SelectAboveThreshold& selection, const AttentionLay
 class AttentionThreshold final : public AttentionKernel {
  public:
   AttentionThreshold(AttentionPhase phase, DType kv_dtype, const ThresholdLoopTables& loops,
-                     ThreadTeam& team)
-      : key_{AttentionMechanism::kAboveThreshold, phase, kv_dtype, 0}, loops_(loops), team_(team) {}
+                     std::int64_t wave_bytes, ThreadTeam& team)
+      : key_{AttentionMechanism::kAboveThreshold, phase, kv_dtype, 0},
+        loops_(loops),
+        wave_bytes_(wave_bytes),
+        team_(team) {}
 
   AttentionKey key() const override { return key_; }
 
   std::size_t WorkspaceBytes(const AttentionBatch& largest) const override {
-    return LayOutThreshold(key_.phase, largest, team_.num_threads()).total;
+    return LayoutOf(largest).total;
   }
 
   absl::Status Plan(const AttentionBatch& batch, DeviceBuffer& workspace, Stream&,
@@ -96,7 +99,7 @@ class AttentionThreshold final : public AttentionKernel {
     if (!status.ok()) return status;
     plan.batch = batch;
     PlanThresholdUnits(key_.phase, plan);
-    const ThresholdWorkspace layout = LayOutThreshold(key_.phase, batch, team_.num_threads());
+    const ThresholdWorkspace layout = LayoutOf(batch);
     status = TakeAttentionWorkspace(workspace, layout.total, plan);
     if (!status.ok()) return status;
     std::memset(plan.workspace, 0, layout.partials);
@@ -118,21 +121,25 @@ class AttentionThreshold final : public AttentionKernel {
       if (status.ok()) status = CheckSums(*above, layer);
     }
     if (!status.ok()) return status;
-    ThresholdRun(key_.phase, plan, layer, above, loops_, team_).Run();
+    ThresholdRun(key_.phase, plan, layer, above, loops_, LayoutOf(plan.batch), team_).Run();
     return absl::OkStatus();
   }
 
  private:
+  ThresholdWorkspace LayoutOf(const AttentionBatch& batch) const {
+    return LayOutThreshold(key_.phase, batch, wave_bytes_, team_.num_threads());
+  }
+
   const AttentionKey key_;
   const ThresholdLoopTables loops_;
+  const std::int64_t wave_bytes_;
   ThreadTeam& team_;
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionThresholdKernels(CpuIsa isa,
-                                                                            bool full_precision,
-                                                                            ThreadTeam& team) {
+std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionThresholdKernels(
+    CpuIsa isa, bool full_precision, ThreadTeam& team, std::int64_t wave_bytes) {
   // Scores are compared in f32, so products in bf16 are out of the question.
   const ThresholdLoopTables loops = {
       AttentionLoopsFor(isa, full_precision),
@@ -140,7 +147,8 @@ std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionThresholdKernels(CpuI
   std::vector<std::unique_ptr<AttentionKernel>> kernels;
   for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
     for (const DType kv_dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
-      kernels.push_back(std::make_unique<AttentionThreshold>(phase, kv_dtype, loops, team));
+      kernels.push_back(
+          std::make_unique<AttentionThreshold>(phase, kv_dtype, loops, wave_bytes, team));
     }
   }
   return kernels;

@@ -1,6 +1,7 @@
 // The CPU twins of attention mechanism `above threshold`.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -9,6 +10,10 @@
 #include "kernels/ops/attention_kernel.h"
 
 namespace thresher {
+
+// A bound on memory, and large enough that a wave's two forks cost nothing beside it: 8,192 keys of
+// 9 heads are 0.3 MB.
+inline constexpr std::int64_t kScoreWaveBytes = std::int64_t{64} << 20;
 
 // One kernel for each phase and cache dtype (bf16, f16, f32), head_dim and block size as
 // MakeAttentionAllKernels. `team` outlives the kernels. They carry out SelectAll and
@@ -21,8 +26,9 @@ namespace thresher {
 // Run: InvalidArgument if the selection is SelectBlocks, its targets or its grid do not fit the
 // batch, the cache lacks the sums that it needs (k_sums for kCentred, v_sums for a value mean), or
 // it promotes with an estimate of one head.
-std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionThresholdKernels(CpuIsa isa,
-                                                                            bool full_precision,
-                                                                            ThreadTeam& team);
+//
+// wave_bytes: scores of kPost that are held at a time, if one row's fit. No bit depends on it.
+std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionThresholdKernels(
+    CpuIsa isa, bool full_precision, ThreadTeam& team, std::int64_t wave_bytes = kScoreWaveBytes);
 
 }  // namespace thresher

@@ -9,10 +9,6 @@ namespace thresher {
 namespace {
 
 constexpr std::size_t kLine = 64;
-// Scores of a wave of rows that wait for their sums: a bound on memory, and large enough that a
-// wave's two forks cost nothing beside it (8,192 keys of 9 heads are 0.3 MB).
-constexpr std::int64_t kWaveScores = (std::int64_t{64} << 20) / 4;
-
 std::size_t RoundUpToLine(std::int64_t bytes) {
   return (static_cast<std::size_t>(bytes) + kLine - 1) / kLine * kLine;
 }
@@ -63,7 +59,7 @@ std::int64_t ThresholdStateFloats(int head_dim, int group_size) {
 }
 
 ThresholdWorkspace LayOutThreshold(AttentionPhase phase, const AttentionBatch& batch,
-                                   int num_threads) {
+                                   std::int64_t wave_bytes, int num_threads) {
   const int head_dim = batch.head_dim, group_size = batch.num_heads / batch.num_kv_heads;
   const bool decode = phase == AttentionPhase::kDecode;
   const PartialCounts most = decode ? MostPartials(batch) : PartialCounts{};
@@ -80,7 +76,8 @@ ThresholdWorkspace LayOutThreshold(AttentionPhase phase, const AttentionBatch& b
   const std::int64_t float_bytes = sizeof(float);
 
   ThresholdWorkspace layout;
-  layout.score_capacity = decode ? std::max(one_row, std::min(all_scores, kWaveScores)) : 0;
+  layout.score_capacity =
+      decode ? std::max(one_row, std::min(all_scores, wave_bytes / float_bytes)) : 0;
   layout.partials = RoundUpToLine(most.merges * std::int64_t{sizeof(std::int32_t)});
   layout.states = layout.partials + RoundUpToLine(float_bytes * most.partials * partials);
   layout.scores = layout.states + RoundUpToLine(float_bytes * most.merges * state);

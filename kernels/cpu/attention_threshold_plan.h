@@ -52,6 +52,6 @@ struct ThresholdWorkspace {
   std::int64_t thread_scores = 0;
 };
 ThresholdWorkspace LayOutThreshold(AttentionPhase phase, const AttentionBatch& batch,
-                                   int num_threads);
+                                   std::int64_t wave_bytes, int num_threads);
 
 }  // namespace thresher

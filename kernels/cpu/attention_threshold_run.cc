@@ -31,7 +31,8 @@ void AddOutcome(const ThresholdOutcome& outcome, int target, ThresholdCounts& co
 
 ThresholdRun::ThresholdRun(AttentionPhase phase, const AttentionPlan& plan,
                            const AttentionLayer& layer, const SelectAboveThreshold* selection,
-                           const ThresholdLoopTables& loops, ThreadTeam& team)
+                           const ThresholdLoopTables& loops, const ThresholdWorkspace& layout,
+                           ThreadTeam& team)
     : phase_(phase),
       plan_(plan),
       layer_(layer),
@@ -39,7 +40,7 @@ ThresholdRun::ThresholdRun(AttentionPhase phase, const AttentionPlan& plan,
       loops_(loops),
       team_(team),
       group_size_(plan.batch.num_heads / plan.batch.num_kv_heads),
-      layout_(LayOutThreshold(phase, plan.batch, team.num_threads())),
+      layout_(layout),
       num_prefill_units_(phase == AttentionPhase::kPrefill ? NumPrefillUnits(plan.batch) : 0),
       is_small_(IsSmall(plan)) {}
 
@@ -102,7 +103,7 @@ std::int64_t ThresholdRun::PartialStride() const {
   return group_size_ * ThresholdPartialFloats(plan_.batch.head_dim);
 }
 
-void ThresholdRun::SumKeys(const AttentionWorkItem& item, const TensorView& cache,
+void ThresholdRun::SumKeys(const AttentionWorkItem& item, const std::byte* AttentionUnit::*base,
                            const TensorView& sums, float* sum) const {
   const AttentionBatch& batch = plan_.batch;
   AttentionUnit rows = AttentionUnitOf(plan_, layer_, item);
@@ -114,7 +115,7 @@ void ThresholdRun::SumKeys(const AttentionWorkItem& item, const TensorView& cach
   blocks.sums = sums.as<float>() + std::int64_t{item.kv_head} * batch.head_dim;
   // Later queries of the step have added their rows to the last block's sum.
   blocks.holds_last = rows.num_keys == length;
-  loops_.threshold.sum_keys(rows, cache.data == layer_.cache.k.data ? rows.k : rows.v, blocks, sum);
+  loops_.threshold.sum_keys(rows, rows.*base, blocks, sum);
 }
 
 void ThresholdRun::FillThresholds(const AttentionWorkItem& item,
@@ -132,13 +133,13 @@ void ThresholdRun::FillThresholds(const AttentionWorkItem& item,
     }
   }
   if (selection_->placement != ThresholdPlacement::kCentred) return;
-  SumKeys(item, layer_.cache.k, layer_.cache.k_sums, state.key_sum);
+  SumKeys(item, &AttentionUnit::k, layer_.cache.k_sums, state.key_sum);
   loops_.threshold.add_mean_score(rows, state.key_sum, state.thresholds);
 }
 
 void ThresholdRun::FillValueSum(const AttentionWorkItem& item, const ThresholdState& state) const {
   if (selection_->value_mean == ValueMean::kOff) return;
-  SumKeys(item, layer_.cache.v, layer_.cache.v_sums, state.value_sum);
+  SumKeys(item, &AttentionUnit::v, layer_.cache.v_sums, state.value_sum);
 }
 
 ThresholdUnit ThresholdRun::UnitFor(const AttentionWorkItem& item,

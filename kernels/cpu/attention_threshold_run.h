@@ -22,7 +22,7 @@ class ThresholdRun final {
   // selection null: SelectAll.
   ThresholdRun(AttentionPhase phase, const AttentionPlan& plan, const AttentionLayer& layer,
                const SelectAboveThreshold* selection, const ThresholdLoopTables& loops,
-               ThreadTeam& team);
+               const ThresholdWorkspace& layout, ThreadTeam& team);
   void Run() const;
 
  private:
@@ -56,8 +56,9 @@ class ThresholdRun final {
   // Fill parts of the state of the item's row.
   void FillThresholds(const AttentionWorkItem& item, const ThresholdState& state) const;
   void FillValueSum(const AttentionWorkItem& item, const ThresholdState& state) const;
-  void SumKeys(const AttentionWorkItem& item, const TensorView& cache, const TensorView& sums,
-               float* sum) const;
+  // base: the unit's k or v.
+  void SumKeys(const AttentionWorkItem& item, const std::byte* AttentionUnit::*base,
+               const TensorView& sums, float* sum) const;
 
   ThresholdUnit UnitFor(const AttentionWorkItem& item, const ThresholdState& state) const;
   ThresholdMerge MergeFor(const AttentionWorkItem& item, const ThresholdState& state) const;

@@ -38,8 +38,9 @@ enum class ValueMean : std::uint8_t {
 };
 
 // Keys above a threshold of (layer, query head, row length, k). Rows with n ≤ k, or k = 0, read all
-// and are bitwise what the mechanism `all` makes of them. Source: Top-θ attention, arXiv
-// 2502.08363.
+// and are bitwise what the mechanism `all` makes of them in the same phase. A head that keeps no
+// key gives the mean of V; with ValueMean kOff it keeps its largest score, of equals the first,
+// alone and for no other head. Source: Top-θ attention, arXiv 2502.08363.
 struct SelectAboveThreshold {
   ThresholdGrid grid;  // this layer's
   // k of each sequence of the batch [num_sequences]; 0: dense.
