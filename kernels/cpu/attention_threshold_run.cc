@@ -176,8 +176,15 @@ void ThresholdRun::FinishRow(const ThresholdMerge& merge, const AttentionWorkIte
   auto* outcomes =
       reinterpret_cast<ThresholdOutcome*>(scratch + 4 * PaddedHeadDim(plan_.batch.head_dim));
   const int value_rows = loops_.threshold.merge(merge, scratch, outcomes);
+  const int query = item.first_row / group_size_;
+  if (layer_.survivors != nullptr) {
+    const std::int64_t row = plan_.batch.query_start[item.sequence] + query;
+    std::int32_t* const to =
+        layer_.survivors + row * plan_.batch.num_heads + item.kv_head * group_size_;
+    for (int head = 0; head < group_size_; ++head) to[head] = outcomes[head].survivors;
+  }
   if (layer_.counts == nullptr) return;
-  ThresholdCounts& counts = CountsOf(item.sequence, item.first_row / group_size_, item.kv_head);
+  ThresholdCounts& counts = CountsOf(item.sequence, query, item.kv_head);
   counts.key_rows += merge.rows.num_keys;
   counts.value_rows += value_rows;
   for (int head = 0; head < group_size_; ++head) {

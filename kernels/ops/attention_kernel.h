@@ -56,6 +56,10 @@ struct AttentionLayer {
   // Added to by the threshold kernel, [num_queries, num_kv_heads] in the order of query_start; null
   // data: nobody asks. Device memory.
   ThresholdCounts* counts = nullptr;
+  // Written by the threshold kernel, [num_queries, num_heads] in the order of query_start: keys
+  // above the head's own threshold, of rows that were thresholded; others are left alone. Null:
+  // nobody asks. Device memory.
+  std::int32_t* survivors = nullptr;
 };
 
 // One unit of work: some rows of a sequence for one KV head, against a range of keys. A row here is

@@ -182,7 +182,8 @@ AttentionLayer PagedAttentionCase::Layer(void* out) {
 absl::StatusOr<std::vector<float>> PagedAttentionCase::Run(const AttentionKernel& kernel,
                                                            Backend& backend,
                                                            const KvSelection& selection,
-                                                           std::span<ThresholdCounts> counts) {
+                                                           std::span<ThresholdCounts> counts,
+                                                           std::span<std::int32_t> survivors) {
   absl::StatusOr<std::unique_ptr<Stream>> stream = backend.device().CreateStream();
   if (!stream.ok()) return stream.status();
   absl::StatusOr<DeviceBuffer> workspace =
@@ -194,6 +195,7 @@ absl::StatusOr<std::vector<float>> PagedAttentionCase::Run(const AttentionKernel
   std::vector<std::uint32_t> storage(q_.size());
   AttentionLayer layer = Layer(storage.data());
   layer.counts = counts.empty() ? nullptr : counts.data();
+  layer.survivors = survivors.empty() ? nullptr : survivors.data();
   // Twice: the second layer of a step finds the workspace as the first one left it.
   for (int layer_index = 0; layer_index < 2; ++layer_index) {
     std::fill(storage.begin(), storage.end(), 0xffffffffu);

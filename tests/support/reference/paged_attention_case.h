@@ -59,10 +59,11 @@ class PagedAttentionCase final {
   void UpdateSums();
 
   // The kernel's output as [num_tokens, num_heads, head_dim], widened to f32 if it was bf16.
-  // `counts` [num_tokens, num_kv_heads] if not empty.
+  // `counts` [num_tokens, num_kv_heads] and `survivors` [num_tokens, num_heads] if not empty.
   absl::StatusOr<std::vector<float>> Run(const AttentionKernel& kernel, Backend& backend,
                                          const KvSelection& selection = SelectAll{},
-                                         std::span<ThresholdCounts> counts = {});
+                                         std::span<ThresholdCounts> counts = {},
+                                         std::span<std::int32_t> survivors = {});
 
   struct Reference {
     std::vector<double> out;    // [num_tokens, num_heads, head_dim]

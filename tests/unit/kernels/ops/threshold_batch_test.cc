@@ -37,7 +37,8 @@ class Batch final {
     counts.resize(attention.num_tokens() * shape.num_kv_heads);
     const AttentionKernel* kernel = backend.kernels().Find(
         {AttentionMechanism::kAboveThreshold, phase, shape.kv_dtype, shape.head_dim});
-    out = attention.Run(*kernel, backend, selection, counts).value();
+    survivors.assign(attention.num_tokens() * shape.num_heads, -1);
+    out = attention.Run(*kernel, backend, selection, counts, survivors).value();
   }
 
   // Of tokens [first, end) of the batch.
@@ -50,6 +51,7 @@ class Batch final {
   SelectAboveThreshold selection;
   std::vector<float> out;
   std::vector<ThresholdCounts> counts;
+  std::vector<std::int32_t> survivors;  // [num_tokens, num_heads], −1 where not thresholded
 
  private:
   static std::vector<float> Thetas(const PagedAttentionShape& shape, P placement) {
@@ -245,6 +247,10 @@ TEST_P(ThresholdBatchTest, Item17CountsEqualARecount) {
       const bool sparse = target != 0 && n > target;
       EXPECT_EQ(counts.num_heads, sparse ? 3 : 0);
       ThresholdCounts expected;
+      const std::int32_t* survivors = &batch.survivors[i / 2 * 6 + i % 2 * 3];
+      for (int head = 0; head < 3; ++head) {
+        EXPECT_EQ(survivors[head], sparse ? rows[head].num_survivors() : -1);
+      }
       for (int head = 0; sparse && head < 3; ++head) {
         const double ratio = static_cast<double>(rows[head].num_survivors()) / target;
         expected.ratio_sum += static_cast<float>(ratio);
