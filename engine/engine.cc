@@ -34,6 +34,18 @@ absl::StatusOr<int> ChooseMaxModelLen(const EngineOptions& options, const ModelC
                    absl::StrCat("at most ", cache_tokens, ", what --kv-cache-tokens holds"));
 }
 
+absl::StatusOr<std::unique_ptr<AttentionCatalog>> OpenCatalog(const EngineOptions& options,
+                                                              const ModelFiles& files) {
+  if (options.threshold_table.empty()) return AttentionCatalog::Create(options.attention, nullptr);
+  absl::StatusOr<ModelFingerprint> fingerprint =
+      FingerprintOf(files, files.config(), options.kv_cache_dtype);
+  if (!fingerprint.ok()) return fingerprint.status();
+  absl::StatusOr<std::unique_ptr<ThresholdTable>> table =
+      ThresholdTable::Load(options.threshold_table, *fingerprint, options.tensor_parallel);
+  if (!table.ok()) return table.status();
+  return AttentionCatalog::Create(options.attention, *std::move(table));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
@@ -76,6 +88,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   if (!max_model_len.ok()) return max_model_len.status();
   parts.max_model_len = *max_model_len;
 
+  absl::StatusOr<std::unique_ptr<AttentionCatalog>> attention = OpenCatalog(options, **files);
+  if (!attention.ok()) return attention.status();
+  parts.attention = *std::move(attention);
   absl::StatusOr<std::unique_ptr<ModelRunner>> runner =
       CreateParallelRunner(**files,
                            {.device = options.device,
@@ -86,7 +101,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                                      .kv_cache_dtype = options.kv_cache_dtype,
                                      .max_tokens = parts.scheduler.token_budget,
                                      .max_sequences = parts.scheduler.max_running,
-                                     .max_position = parts.max_model_len}},
+                                     .max_position = parts.max_model_len,
+                                     .attention = parts.attention.get()}},
                            progress);
   if (!runner.ok()) return runner.status();
   parts.runner = *std::move(runner);

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "engine/attention/attention_catalog.h"
 #include "engine/engine_observer.h"
 #include "engine/model/causal_lm.h"
 #include "engine/model/model_files.h"
@@ -26,7 +27,9 @@ struct EngineOptions {
   int max_model_len = 0;                 // 0: the model's own, capped by the cache
   std::int64_t kv_cache_tokens = 16384;  // per choice of KV dtype; rounded up to whole blocks
   DType kv_cache_dtype = DType::kBF16;
-  SchedulerOptions scheduler;  // num_blocks and max_sequence_length are filled in
+  AttentionSettings attention;
+  std::string threshold_table;  // path; empty: none
+  SchedulerOptions scheduler;   // num_blocks and max_sequence_length are filled in
   // Events that one choice may leave unread. A reader that leaves more is cancelled at once, one
   // that leaves any for the timeout is cancelled then.
   int stream_capacity = 1 << 16;
@@ -67,6 +70,7 @@ class Engine {
   virtual const ChatTemplate* chat_template() const = 0;  // null: the model has none
   virtual const ModelConfig& model_config() const = 0;
   virtual const GenerationDefaults& generation_defaults() const = 0;
+  virtual const AttentionCatalog& attention() const = 0;
   virtual int max_model_len() const = 0;
   virtual EngineLoad load() const = 0;
   virtual EngineHealth health() const = 0;

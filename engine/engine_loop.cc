@@ -23,7 +23,8 @@ EngineLoop::EngineLoop(const EngineLoopOptions& options, ModelRunner& runner, Re
       observer_(observer),
       scheduler_(options.scheduler),
       publisher_(std::move(gate), options.stalled_reader_timeout),
-      requests_(scheduler_, publisher_, inbox, observer, options.batch_invariant),
+      requests_(options.attention, scheduler_, publisher_, inbox, observer,
+                options.batch_invariant),
       last_progress_ns_(absl::ToUnixNanos(options.clock())),
       scheduler_load_(scheduler_.load()),
       thread_([this] { Run(); }) {}
@@ -124,6 +125,7 @@ void EngineLoop::CompleteStep() {
   const absl::Time now = options_.clock();
   const StepPlan& plan = slot.input.plan;
   requests_.TakePromptScores(plan, slot.output.prompt_scores, now);
+  requests_.TakeAttention(plan, slot.output.attention);
   samples_.clear();
   for (const ScheduledSequence& sequence : plan.sequences) {
     if (!sequence.samples) continue;
@@ -157,6 +159,11 @@ void EngineLoop::ReportStep(const Slot& slot, absl::Time now) {
   for (const ScheduledSequence& sequence : slot.input.plan.sequences) {
     const bool decodes = sequence.samples && sequence.query_length == 1;
     (decodes ? report.num_decode_tokens : report.num_prefill_tokens) += sequence.query_length;
+  }
+  report.attention = requests_.attention_series();
+  for (const StepAttentionReport& rank : slot.output.attention) {
+    for (std::size_t i = 0; i < kNumRowLengths; ++i) report.fidelity[i].Add(rank.fidelity[i]);
+    report.shadow.Add(rank.shadow);
   }
   observer_->OnStep(report);
 }

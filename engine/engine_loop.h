@@ -24,6 +24,7 @@
 namespace thresher {
 
 struct EngineLoopOptions {
+  const AttentionCatalog& attention;
   SchedulerOptions scheduler;
   absl::Duration stalled_reader_timeout;
   std::function<absl::Time()> clock;

@@ -3,11 +3,20 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "absl/time/time.h"
+#include "engine/attention/attention_counts.h"
 
 namespace thresher {
+
+// What a step's attention read under one policy and level, over all ranks.
+struct AttentionSeries {
+  std::string level;  // a configured name or "custom"
+  std::string policy;
+  AttentionCounts counts;
+};
 
 struct StepReport {
   absl::Duration step_time;  // launch to result
@@ -20,6 +29,10 @@ struct StepReport {
   std::int64_t num_preemptions = 0;        // since start
   std::int64_t prefix_queried_tokens = 0;  // since start
   std::int64_t prefix_hit_tokens = 0;      // since start
+  // Of this step; entries keep their place from step to step, and come but never go.
+  std::span<const AttentionSeries> attention;
+  std::array<ThresholdFidelity, kNumRowLengths> fidelity = {};  // by row length
+  ShadowReport shadow;
 };
 
 enum class RequestOutcome { kStop, kLength, kAborted, kDeadline, kError, kRejected };

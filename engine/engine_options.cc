@@ -32,6 +32,7 @@ absl::Status EngineOptions::Validate() const {
   if (stalled_reader_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError("stalled_reader_timeout must be above zero");
   }
+  if (absl::Status status = attention.Validate(); !status.ok()) return status;
   SchedulerOptions filled = scheduler;
   filled.num_blocks = filled.max_sequence_length = 1;
   return filled.Validate();

@@ -12,6 +12,7 @@ namespace thresher {
 
 struct EngineParts {
   std::unique_ptr<ModelFiles> model_files;  // kept as long as the runner, which may read from it
+  std::unique_ptr<const AttentionCatalog> attention;  // before the runner; null: dense alone
   std::unique_ptr<ModelRunner> runner;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // may be null

@@ -35,9 +35,10 @@ struct OpenRequest {
   std::optional<absl::Time> schedule_time, first_token_time;
   RequestUsage usage;
   PromptLogprobs prompt_logprobs;
-  std::optional<RequestOutcome> outcome;  // the gravest of the choices so far
-  std::vector<TokenEvent> staged;         // this step's events, not published yet
-  bool is_staged = false;                 // listed among the streams to publish
+  std::optional<RequestOutcome> outcome;      // the gravest of the choices so far
+  std::vector<TokenEvent> staged;             // this step's events, not published yet
+  bool is_staged = false;                     // listed among the streams to publish
+  int prefill_series = 0, decode_series = 0;  // where its attention is counted, see OpenRequests
 
   int prompt_length() const { return static_cast<int>(request->prompt.size()); }
 };

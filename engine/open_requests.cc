@@ -9,9 +9,6 @@
 namespace thresher {
 namespace {
 
-// Of blocks with rows that the decode kernel wrote. Any number but the prompts' 0.
-constexpr std::uint64_t kDecodedSalt = 1;
-
 RequestOutcome OutcomeOf(const TokenEvent& event) {
   switch (event.status.code()) {
     case absl::StatusCode::kOk:
@@ -66,14 +63,13 @@ void OpenRequests::Admit(const std::shared_ptr<OpenRequest>& request, absl::Time
     if (wanted.max_tokens.has_value()) spec.max_new_tokens = std::max(1, *wanted.max_tokens);
     spec.priority = wanted.priority;
     if (i > 0) spec.prefix_leader = request->choices[0].id;
-    // The two attention kernels round differently, so that a block's bits are those of a prompt, or
-    // of decoding.
-    if (batch_invariant_) {
-      const int prompt_length = static_cast<int>(wanted.prompt.size());
-      spec.prefix_salts = {{0, 0, 0}, {prompt_length, kDecodedSalt, kDecodedSalt}};
-    }
     // A cached prompt token has no row that scores the token after it.
     spec.use_prefix_cache = i > 0 || !scores_prompt;
+    PrefixRules rules = attention_.PrefixRulesOf(wanted.attention, request->prompt_length(),
+                                                 static_cast<std::uint64_t>(request->choices[0].id),
+                                                 batch_invariant_);
+    spec.prefix_salts = std::move(rules.salts);
+    spec.prefill_chunk_multiple = rules.prefill_chunk_multiple;
   }
   if (absl::Status status = scheduler_.Submit(specs, now); !status.ok()) {
     return End(request, status, now);
@@ -85,6 +81,8 @@ void OpenRequests::Admit(const std::shared_ptr<OpenRequest>& request, absl::Time
     started.push_back(
         {id, choice, choice == 0 && scores_prompt, request->request, request->sampling});
   }
+  request->prefill_series = SeriesOf(wanted.attention.level, wanted.attention.prefill.policy);
+  request->decode_series = SeriesOf(wanted.attention.level, wanted.attention.decode.policy);
   if (scores_prompt) request->prompt_logprobs.resize(wanted.prompt.size());
   if (wanted.deadline.has_value()) deadlines_.Add(*wanted.deadline, request);
 }
@@ -138,6 +136,34 @@ void OpenRequests::TakePromptScores(const StepPlan& plan, std::span<const Prompt
       continue;
     }
     request.prompt_logprobs[score.position] = ToLogprobs(score.score);
+  }
+}
+
+int OpenRequests::SeriesOf(const std::string& level, const std::string& policy) {
+  for (std::size_t i = 0; i < series_.size(); ++i) {
+    if (series_[i].level == level && series_[i].policy == policy) return static_cast<int>(i);
+  }
+  series_.push_back({.level = level, .policy = policy, .counts = {}});
+  return static_cast<int>(series_.size()) - 1;
+}
+
+void OpenRequests::TakeAttention(const StepPlan& plan, std::span<const StepAttentionReport> ranks) {
+  for (AttentionSeries& series : series_) series.counts = {};
+  if (ranks.empty()) return;
+  for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
+    const auto found = sequences_.find(plan.sequences[i].id);
+    if (found == sequences_.end()) continue;
+    OpenRequest& request = *found->second.request;
+    // A step that was launched before its choice ended is nobody's.
+    if (request.choices[static_cast<std::size_t>(found->second.choice)].ended) continue;
+    const bool decodes = plan.sequences[i].context_length >= request.prompt_length();
+    AttentionCounts& series =
+        series_[static_cast<std::size_t>(decodes ? request.decode_series : request.prefill_series)]
+            .counts;
+    for (const StepAttentionReport& rank : ranks) {
+      request.usage.attention.Add(rank.sequences[i]);
+      series.Add(rank.sequences[i]);
+    }
   }
 }
 

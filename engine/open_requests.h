@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
+#include "engine/attention/attention_catalog.h"
 #include "engine/deadline_queue.h"
 #include "engine/engine_observer.h"
 #include "engine/open_request.h"
@@ -24,9 +25,10 @@ namespace thresher {
 class OpenRequests final {
  public:
   // batch_invariant: no prompt reads blocks that decoding wrote.
-  OpenRequests(Scheduler& scheduler, StreamPublisher& publisher, RequestInbox& inbox,
-               EngineObserver* observer, bool batch_invariant)
-      : scheduler_(scheduler),
+  OpenRequests(const AttentionCatalog& attention, Scheduler& scheduler, StreamPublisher& publisher,
+               RequestInbox& inbox, EngineObserver* observer, bool batch_invariant)
+      : attention_(attention),
+        scheduler_(scheduler),
         publisher_(publisher),
         inbox_(inbox),
         observer_(observer),
@@ -48,6 +50,10 @@ class OpenRequests final {
   // The log-probabilities of prompt tokens that a step gave. Before TakeSample of the same step. A
   // score that is not valid ends its request.
   void TakePromptScores(const StepPlan& plan, std::span<const PromptScore> scores, absl::Time now);
+  // What a step's attention read, by rank. Before TakeSample of the same step.
+  void TakeAttention(const StepPlan& plan, std::span<const StepAttentionReport> ranks);
+  // By level and policy, of the last TakeAttention.
+  std::span<const AttentionSeries> attention_series() const { return series_; }
   // Stages the sample's event; what the scheduler must know of it. Before the step's Commit.
   StepResult::Sample TakeSample(const ScheduledSequence& sequence, const SampledToken& sample,
                                 absl::Time now);
@@ -71,12 +77,15 @@ class OpenRequests final {
   void EndChoice(const std::shared_ptr<OpenRequest>& request, int choice, TokenEvent event,
                  absl::Time now);
   void Close(const std::shared_ptr<OpenRequest>& request, absl::Time now);
+  int SeriesOf(const std::string& level, const std::string& policy);
 
+  const AttentionCatalog& attention_;
   Scheduler& scheduler_;
   StreamPublisher& publisher_;
   RequestInbox& inbox_;
   EngineObserver* const observer_;
   const bool batch_invariant_;
+  std::vector<AttentionSeries> series_;
   DeadlineQueue deadlines_;
   std::int64_t next_id_ = 1;
   std::int64_t num_prompt_tokens_ = 0, num_generated_tokens_ = 0;

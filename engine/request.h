@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "engine/attention/attention_choice.h"
+#include "engine/attention/attention_counts.h"
 #include "scheduler/ids.h"
 
 namespace thresher {
@@ -76,6 +77,8 @@ struct RequestUsage {
   int cached_tokens = 0;     // prompt tokens that the prefix cache gave the first choice
   std::string prefill_policy = "dense";
   std::string decode_policy = "dense";
+  std::optional<int> k;       // of the decode policy, else of the prefill policy, if it has one
+  AttentionCounts attention;  // over all choices; rows computed again after a preemption count
 };
 
 // Told that streams have news. One call a step for all streams that share the listener.

@@ -136,7 +136,8 @@ absl::Status ValidateRequest(const GenerationRequest& request, const RequestLimi
   if (absl::Status status = ValidateSampling(request.sampling, limits.vocab_size); !status.ok()) {
     return status;
   }
-  return ValidateAttentionChoice(request.attention);
+  return limits.attention == nullptr ? ValidateAttentionChoice(request.attention)
+                                     : limits.attention->Validate(request.attention);
 }
 
 }  // namespace thresher

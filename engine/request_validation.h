@@ -2,6 +2,7 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "engine/attention/attention_catalog.h"
 #include "engine/request.h"
 
 namespace thresher {
@@ -9,6 +10,8 @@ namespace thresher {
 struct RequestLimits {
   int vocab_size = 0;
   int max_model_len = 0;  // tokens of prompt and output together
+  // What attention is served; null: any that has a name is.
+  const AttentionCatalog* attention = nullptr;
 };
 
 inline constexpr int kMaxChoices = 128;

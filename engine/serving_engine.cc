@@ -48,9 +48,9 @@ class ServingEngine final : public Engine {
         gate_(std::make_shared<ListenerGate>()),
         inbox_(std::make_shared<RequestInbox>(RequestInbox::Limits{
             parts_.scheduler.max_queued_requests, parts_.scheduler.max_queued_prompt_tokens})),
-        loop_(
-            {parts_.scheduler, parts_.stalled_reader_timeout, parts_.clock, parts_.batch_invariant},
-            *parts_.runner, *inbox_, gate_, observer) {}
+        loop_({*parts_.attention, parts_.scheduler, parts_.stalled_reader_timeout, parts_.clock,
+               parts_.batch_invariant},
+              *parts_.runner, *inbox_, gate_, observer) {}
 
   absl::StatusOr<std::unique_ptr<RequestHandle>> Submit(GenerationRequest request,
                                                         StreamListener* listener,
@@ -78,6 +78,7 @@ class ServingEngine final : public Engine {
   const GenerationDefaults& generation_defaults() const override {
     return parts_.generation_defaults;
   }
+  const AttentionCatalog& attention() const override { return *parts_.attention; }
   int max_model_len() const override { return parts_.max_model_len; }
   EngineLoad load() const override { return loop_.load(); }
 
@@ -107,7 +108,8 @@ class ServingEngine final : public Engine {
   absl::StatusOr<std::unique_ptr<RequestHandle>> Accept(GenerationRequest& request,
                                                         StreamListener* listener,
                                                         std::uint64_t tag) {
-    const RequestLimits limits{parts_.model_config.vocab_size, parts_.max_model_len};
+    const RequestLimits limits{parts_.model_config.vocab_size, parts_.max_model_len,
+                               parts_.attention.get()};
     if (absl::Status status = ValidateRequest(request, limits); !status.ok()) return status;
     auto open = std::make_shared<OpenRequest>();
     open->submit_time = parts_.clock();
@@ -118,6 +120,7 @@ class ServingEngine final : public Engine {
     open->usage.prompt_tokens = static_cast<int>(request.prompt.size());
     open->usage.prefill_policy = request.attention.prefill.policy;
     open->usage.decode_policy = request.attention.decode.policy;
+    open->usage.k = parts_.attention->TargetOf(request.attention);
     open->stream =
         std::make_shared<RequestStream>(gate_, listener, tag, parts_.stream_capacity * request.n);
     Normalise(request);
@@ -163,6 +166,12 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(EngineParts parts, EngineOb
   // A prompt that fills the context still yields one token, whose K and V are never cached.
   parts.scheduler.max_sequence_length = parts.max_model_len + 1;
   if (absl::Status status = parts.scheduler.Validate(); !status.ok()) return status;
+  if (parts.attention == nullptr) {
+    absl::StatusOr<std::unique_ptr<AttentionCatalog>> attention =
+        AttentionCatalog::Create({}, nullptr);
+    if (!attention.ok()) return attention.status();
+    parts.attention = *std::move(attention);
+  }
   return std::make_unique<ServingEngine>(std::move(parts), observer);
 }
 

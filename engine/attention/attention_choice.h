@@ -1,4 +1,4 @@
-// What a request says about its attention, and what the registry answers to it.
+// What a request says about its attention, and how policies describe themselves.
 #pragma once
 
 #include <span>
@@ -33,14 +33,19 @@ struct PolicyDescription {
   std::string name;
   bool prefill = false;
   bool decode = false;
-  std::vector<PolicyParameter> parameters;
-  std::string help;
+  std::vector<PolicyParameter> parameters = {};
+  std::string help = {};
 };
 
-// Every policy this build has, in the order of policy_registry.cc.
+// Every policy that a request may name, in the order of policy_registry.cc, with the widest ranges
+// of its parameters; AttentionCatalog knows what an engine can serve of them.
 std::span<const PolicyDescription> AttentionPolicies();
 
-// InvalidArgument naming the field ("attention.decode.policy"), the value, and what is allowed.
+// Names, parameters and ranges alone. FieldError naming the field ("attention.decode.policy"), the
+// value, and what is allowed.
 absl::Status ValidateAttentionChoice(const AttentionChoice& choice);
+// One phase of it, against `policies`.
+absl::Status ValidatePolicyChoice(const PolicyChoice& choice, bool decode,
+                                  std::span<const PolicyDescription> policies);
 
 }  // namespace thresher

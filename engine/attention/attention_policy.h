@@ -2,23 +2,30 @@
 // itself: it names a mechanism and hands it, for each layer, a selection.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/attention/attention_choice.h"
+#include "kernels/backend.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention_kernel.h"
 
 namespace thresher {
+
+class AttentionCatalog;
+
+// A choice's parameters in the order of its policy's description, defaults filled in.
+inline constexpr int kMaxPolicyParameters = 2;
+using ParameterValues = std::array<double, kMaxPolicyParameters>;
 
 // A policy's view of one sequence's rows in a step.
 struct SequenceAttention {
   int context_length = 0;  // tokens cached before this step
   int query_length = 0;    // rows of this step; row j stands at position context_length + j
   int prompt_length = 0;   // whole prompt, also while it is computed in chunks
+  ParameterValues parameters = {};
 };
 
 struct AttentionShape {
@@ -27,6 +34,26 @@ struct AttentionShape {
   int num_kv_heads = 0;  // of this rank
   int head_dim = 0;
   int block_size = 0;
+  int first_head = 0;  // this rank's first among the model's
+  int first_kv_head = 0;
+};
+
+struct AttentionLimits {
+  int max_tokens = 0;           // query rows of a step
+  int max_sequences = 0;        // sequences of a step
+  int max_sequence_length = 0;  // cached and new tokens of one
+  // Rows past a prompt take the decode kernel however many they are, so that tokens run again after
+  // a preemption get the bits that they got one by one. Slower than the prefill kernel for many.
+  bool batch_invariant = false;
+};
+
+// What a policy's object is made from. Catalog and backend outlive it.
+struct PolicyResources {
+  const AttentionCatalog& catalog;
+  AttentionShape shape;
+  AttentionLimits limits;
+  const AttentionBatch& largest_batch;  // of the group; for this call alone
+  Backend& backend;
 };
 
 // The selections of one planned group.
@@ -40,25 +67,15 @@ class LayerSelector {
                                              const AttentionLayer& layer, Stream& stream) = 0;
 };
 
-// One object for each group of rows; one thread at a time.
+// One object for each group of rows; one thread at a time. Allocates nothing after creation, except
+// while plans still grow.
 class AttentionPolicy {
  public:
   virtual ~AttentionPolicy() = default;
-  virtual std::string_view name() const = 0;
-  // Rows below the prompt's length are prefill whatever their number; later ones are decode.
-  virtual bool Supports(AttentionPhase phase) const = 0;
-  virtual AttentionMechanism mechanism() const = 0;
-  // What ValidateAttentionChoice cannot know: whether this model can serve the parameters.
-  virtual absl::Status Validate(const PolicyChoice& choice, const AttentionShape& shape) const = 0;
   // Once a step, for the group's sequences in the order of their rows. The selector belongs to the
   // policy and is good until the next Plan.
   virtual absl::StatusOr<LayerSelector*> Plan(std::span<const SequenceAttention> sequences,
                                               Stream& stream) = 0;
 };
-
-// The index of a policy in AttentionPolicies(); −1 if there is none of that name.
-int FindAttentionPolicy(std::string_view name);
-// A fresh object of the policy of that index.
-std::unique_ptr<AttentionPolicy> CreateAttentionPolicy(int policy_index);
 
 }  // namespace thresher

@@ -1,10 +1,9 @@
 #include "engine/attention/paged_attention.h"
 
+#include <algorithm>
 #include <cmath>
-#include <string>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "engine/attention/policy_kind.h"
 
 namespace thresher {
 namespace {
@@ -17,10 +16,6 @@ bool TakesDecodeKernel(const ScheduledSequence& sequence, int prompt_length, boo
          (sequence.query_length == 1 || batch_invariant);
 }
 
-std::string_view Name(AttentionPhase phase) {
-  return phase == AttentionPhase::kPrefill ? "prefill" : "decode";
-}
-
 }  // namespace
 
 PagedAttention::PagedAttention(const AttentionShape& shape, bool batch_invariant, KvCachePool& pool)
@@ -30,142 +25,97 @@ PagedAttention::PagedAttention(const AttentionShape& shape, bool batch_invariant
       pool_(pool) {}
 
 absl::StatusOr<std::unique_ptr<PagedAttention>> PagedAttention::Create(
-    const AttentionShape& shape, const PagedAttentionLimits& limits, KvCachePool& pool,
-    Backend& backend) {
+    const AttentionCatalog& catalog, const AttentionShape& shape, const AttentionLimits& limits,
+    KvCachePool& pool, Backend& backend) {
   std::unique_ptr<PagedAttention> attention(
       new PagedAttention(shape, limits.batch_invariant, pool));
-  const int num_policies = static_cast<int>(AttentionPolicies().size());
-  for (int policy = 0; policy < num_policies; ++policy) {
+  for (std::size_t i = 0; i < PolicyKinds().size(); ++i) {
+    const PolicyKind& kind = *PolicyKinds()[i];
+    if (kind.evaluates_only() && !catalog.settings().allows_evaluation_policies) continue;
+    if (kind.needs_table() && catalog.table() == nullptr) continue;
     for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
-      if (absl::Status status = attention->AddGroup(policy, phase, limits, backend); !status.ok()) {
-        return status;
-      }
+      // A decode policy also serves many rows at once; a prefill policy never a decoded one.
+      if (phase == AttentionPhase::kDecode && !kind.description().decode) continue;
+      absl::StatusOr<std::unique_ptr<AttentionGroup>> group = AttentionGroup::Create(
+          static_cast<int>(i), phase, catalog, shape, limits, pool.shape().dtype, backend);
+      if (!group.ok()) return group.status();
+      attention->groups_.push_back(*std::move(group));
     }
   }
   return attention;
 }
 
-absl::Status PagedAttention::AddGroup(int policy_index, AttentionPhase phase,
-                                      const PagedAttentionLimits& limits, Backend& backend) {
-  Group group;
-  group.policy_index = policy_index;
-  group.phase = phase;
-  group.policy = CreateAttentionPolicy(policy_index);
-  const AttentionKey key{.mechanism = group.policy->mechanism(),
-                         .phase = phase,
-                         .kv_dtype = pool_.shape().dtype,
-                         .head_dim = shape_.head_dim};
-  group.kernel = backend.kernels().Find(key);
-  if (group.kernel == nullptr) {
-    return absl::UnimplementedError(absl::StrCat(
-        "this device has no ", std::string(Name(phase)), " attention kernel for policy ",
-        std::string(group.policy->name()), " with a ", std::string(thresher::Name(key.kv_dtype)),
-        " cache and head size ", key.head_dim));
-  }
-  // The largest batch: every sequence as long as can be, the rows dealt out over them.
-  const int num_sequences = phase == AttentionPhase::kDecode
-                                ? limits.max_sequences
-                                : std::min(limits.max_sequences, limits.max_tokens);
-  const int rows = phase == AttentionPhase::kDecode ? num_sequences : limits.max_tokens;
-  group.sequences.reserve(static_cast<std::size_t>(limits.max_sequences));
-  for (int i = 0; i <= num_sequences; ++i) {
-    group.query_start.push_back(
-        static_cast<std::int32_t>(static_cast<std::int64_t>(rows) * i / num_sequences));
-  }
-  group.first_row = group.query_start;
-  group.first_row.pop_back();
-  for (int i = 0; i < num_sequences; ++i) {
-    const int query_length = group.query_start[i + 1] - group.query_start[i];
-    group.context_length.push_back(limits.max_sequence_length - query_length);
-    group.block_table_start.push_back(0);
-  }
-  const std::size_t bytes = group.kernel->WorkspaceBytes(BatchOf(group));
-  if (bytes > 0) {
-    absl::StatusOr<DeviceBuffer> workspace = backend.device().Allocate(bytes);
-    if (!workspace.ok()) return workspace.status();
-    group.workspace = *std::move(workspace);
-  }
-  groups_.push_back(std::move(group));
-  return absl::OkStatus();
-}
-
-PagedAttention::Group* PagedAttention::FindGroup(int policy_index, AttentionPhase phase) {
-  for (Group& group : groups_) {
-    if (group.policy_index == policy_index && group.phase == phase) return &group;
+AttentionGroup* PagedAttention::FindGroup(int kind, AttentionPhase phase) {
+  for (const std::unique_ptr<AttentionGroup>& group : groups_) {
+    if (group->kind() == kind && group->phase() == phase) return group.get();
   }
   return nullptr;
 }
 
-AttentionBatch PagedAttention::BatchOf(const Group& group) const {
-  return {.num_heads = shape_.num_heads,
-          .num_kv_heads = shape_.num_kv_heads,
-          .head_dim = shape_.head_dim,
-          .block_size = shape_.block_size,
-          .query_start = group.query_start,
-          .first_row = group.first_row,
-          .context_length = group.context_length,
-          .block_tables = group.block_tables,
-          .block_table_start = group.block_table_start};
-}
-
 absl::Status PagedAttention::Plan(const StepPlan& plan, std::span<const SequencePolicies> policies,
                                   Stream& stream) {
-  for (Group& group : groups_) {
-    group.sequences.clear();
-    group.query_start.assign(1, 0);
-    group.first_row.clear();
-    group.context_length.clear();
-    group.block_tables.clear();
-    group.block_table_start.clear();
-  }
+  for (const std::unique_ptr<AttentionGroup>& group : groups_) group->Clear();
+  pass_ = ShadowPass::kNone;
+  num_sequences_ = plan.sequences.size();
   int row = 0;
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledSequence& sequence = plan.sequences[i];
-    const SequencePolicies& policy = policies[i];
-    const bool past_prompt = sequence.context_length >= policy.prompt_length;
-    Group& group = *FindGroup(past_prompt ? policy.decode_policy : policy.prefill_policy,
-                              TakesDecodeKernel(sequence, policy.prompt_length, batch_invariant_)
-                                  ? AttentionPhase::kDecode
-                                  : AttentionPhase::kPrefill);
-    group.sequences.push_back(
-        {sequence.context_length, sequence.query_length, policy.prompt_length});
-    group.first_row.push_back(row);
-    group.context_length.push_back(sequence.context_length);
-    group.block_table_start.push_back(static_cast<std::int32_t>(group.block_tables.size()));
-    for (const BlockId block : plan.BlocksOf(sequence)) {
-      group.block_tables.push_back(static_cast<std::int32_t>(block));
-    }
-    group.query_start.push_back(group.query_start.back() + sequence.query_length);
+    const SequencePolicies& own = policies[i];
+    const bool past_prompt = sequence.context_length >= own.prompt_length;
+    const ResolvedPolicy& policy = past_prompt ? own.decode : own.prefill;
+    AttentionGroup& group =
+        *FindGroup(policy.kind, TakesDecodeKernel(sequence, own.prompt_length, batch_invariant_)
+                                    ? AttentionPhase::kDecode
+                                    : AttentionPhase::kPrefill);
+    group.Add({.context_length = sequence.context_length,
+               .query_length = sequence.query_length,
+               .prompt_length = own.prompt_length,
+               .parameters = policy.parameters},
+              static_cast<int>(i), row, plan.BlocksOf(sequence));
     row += sequence.query_length;
   }
-  for (Group& group : groups_) {
-    if (group.sequences.empty()) continue;
-    absl::StatusOr<LayerSelector*> selector = group.policy->Plan(group.sequences, stream);
-    if (!selector.ok()) return selector.status();
-    group.selector = *selector;
-    if (absl::Status status =
-            group.kernel->Plan(BatchOf(group), group.workspace, stream, group.plan);
-        !status.ok()) {
-      return status;
-    }
+  for (const std::unique_ptr<AttentionGroup>& group : groups_) {
+    if (group->empty()) continue;
+    if (absl::Status status = group->Plan(stream); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+bool PagedAttention::decodes_sparsely() const {
+  return std::ranges::any_of(groups_, [](const std::unique_ptr<AttentionGroup>& group) {
+    return group->is_thresholded() && group->phase() == AttentionPhase::kDecode && !group->empty();
+  });
+}
+
+KvCacheLayer PagedAttention::CacheOf(int layer_index) {
+  KvCacheLayer layer = pool_.Layer(layer_index);
+  if (pass_ == ShadowPass::kDense) {
+    // The step appends its rows again: sums must not count them twice.
+    layer.k_sums = {};
+    layer.v_sums = {};
+  }
+  return layer;
 }
 
 absl::Status PagedAttention::Run(int layer_index, TensorView q, TensorView out, Stream& stream) {
   const AttentionLayer layer{
       .q = q, .cache = pool_.Layer(layer_index), .scale = scale_, .out = out};
-  for (const Group& group : groups_) {
-    if (group.sequences.empty()) continue;
-    const absl::StatusOr<KvSelection> selection =
-        group.selector->Select(layer_index, group.plan, layer, stream);
-    if (!selection.ok()) return selection.status();
-    if (absl::Status status = group.kernel->Run(group.plan, layer, *selection, stream);
-        !status.ok()) {
+  for (const std::unique_ptr<AttentionGroup>& group : groups_) {
+    if (group->empty()) continue;
+    if (absl::Status status = group->Run(layer_index, layer, pass_, stream); !status.ok()) {
       return status;
     }
   }
   return absl::OkStatus();
+}
+
+void PagedAttention::Collect(StepAttentionReport& report) const {
+  report.sequences.assign(num_sequences_, {});
+  report.fidelity = {};
+  report.shadow = {};
+  for (const std::unique_ptr<AttentionGroup>& group : groups_) {
+    if (!group->empty()) group->Collect(report);
+  }
 }
 
 }  // namespace thresher

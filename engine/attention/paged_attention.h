@@ -8,7 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/attention/attention_policy.h"
+#include "engine/attention/attention_catalog.h"
+#include "engine/attention/attention_counts.h"
+#include "engine/attention/attention_group.h"
 #include "engine/attention/step_attention.h"
 #include "engine/runner/kv_cache_pool.h"
 #include "kernels/backend.h"
@@ -16,29 +18,22 @@
 
 namespace thresher {
 
-struct PagedAttentionLimits {
-  int max_tokens = 0;           // query rows of a step
-  int max_sequences = 0;        // sequences of a step
-  int max_sequence_length = 0;  // cached and new tokens of one
-  // Rows past a prompt take the decode kernel however many they are, so that tokens run again after
-  // a preemption get the bits that they got one by one. Slower than the prefill kernel for many.
-  bool batch_invariant = false;
-};
-
 // What a sequence of the plan brings, beside its share of the step.
 struct SequencePolicies {
   int prompt_length = 0;
-  int prefill_policy = 0;  // index into AttentionPolicies()
-  int decode_policy = 0;
+  ResolvedPolicy prefill;
+  ResolvedPolicy decode;
 };
 
 // One thread at a time. Allocates nothing after creation, except while plans still grow.
 class PagedAttention final : public StepAttention {
  public:
-  // Unimplemented if the backend has no kernel for a policy at this cache dtype and head size.
-  // `backend` and `pool` outlive the object.
-  static absl::StatusOr<std::unique_ptr<PagedAttention>> Create(const AttentionShape& shape,
-                                                                const PagedAttentionLimits& limits,
+  // Makes a group for each policy and phase that the catalog can serve. Unimplemented if the
+  // backend has no kernel for one at this cache dtype and head size. `catalog`, `backend` and
+  // `pool` outlive the object; the pool keeps sums if the catalog needs them.
+  static absl::StatusOr<std::unique_ptr<PagedAttention>> Create(const AttentionCatalog& catalog,
+                                                                const AttentionShape& shape,
+                                                                const AttentionLimits& limits,
                                                                 KvCachePool& pool,
                                                                 Backend& backend);
 
@@ -46,37 +41,29 @@ class PagedAttention final : public StepAttention {
   // unchanged until the last layer has run.
   absl::Status Plan(const StepPlan& plan, std::span<const SequencePolicies> policies,
                     Stream& stream);
+  // Whether a sequence of the planned step decodes above thresholds, so that comparing it with
+  // dense attention says something.
+  bool decodes_sparsely() const;
+  // How the layers that follow run; Plan sets kNone. Others need shadow_interval in the settings.
+  void SetShadowPass(ShadowPass pass) { pass_ = pass; }
 
-  KvCacheLayer CacheOf(int layer_index) override { return pool_.Layer(layer_index); }
+  KvCacheLayer CacheOf(int layer_index) override;
   absl::Status Run(int layer_index, TensorView q, TensorView out, Stream& stream) override;
 
- private:
-  // The sequences of one policy and phase; their rows may lie anywhere in the step.
-  struct Group {
-    int policy_index = 0;
-    AttentionPhase phase{};
-    std::unique_ptr<AttentionPolicy> policy;
-    const AttentionKernel* kernel = nullptr;
-    DeviceBuffer workspace;
-    // This step's share.
-    std::vector<SequenceAttention> sequences;
-    std::vector<std::int32_t> query_start, first_row, context_length;
-    std::vector<std::int32_t> block_tables, block_table_start;
-    AttentionPlan plan;
-    LayerSelector* selector = nullptr;
-  };
+  // What the step read, after its stream has been waited for. Overwrites the report.
+  void Collect(StepAttentionReport& report) const;
 
+ private:
   PagedAttention(const AttentionShape& shape, bool batch_invariant, KvCachePool& pool);
-  absl::Status AddGroup(int policy_index, AttentionPhase phase, const PagedAttentionLimits& limits,
-                        Backend& backend);
-  Group* FindGroup(int policy_index, AttentionPhase phase);
-  AttentionBatch BatchOf(const Group& group) const;
+  AttentionGroup* FindGroup(int kind, AttentionPhase phase);
 
   const AttentionShape shape_;
   const bool batch_invariant_;
   const float scale_;
   KvCachePool& pool_;
-  std::vector<Group> groups_;
+  std::vector<std::unique_ptr<AttentionGroup>> groups_;
+  std::size_t num_sequences_ = 0;  // of the step
+  ShadowPass pass_ = ShadowPass::kNone;
 };
 
 }  // namespace thresher

@@ -12,6 +12,11 @@ std::int64_t LayerBytes(const KvCacheShape& shape) {
          shape.head_dim * SizeOf(shape.dtype);
 }
 
+// Numbers of a layer's sums of K, or of V.
+std::int64_t LayerSums(const KvCacheShape& shape) {
+  return static_cast<std::int64_t>(shape.num_blocks) * shape.num_kv_heads * shape.head_dim;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<KvCachePool>> KvCachePool::Create(
@@ -34,6 +39,10 @@ absl::StatusOr<std::unique_ptr<KvCachePool>> KvCachePool::Create(
     pool->num_bytes_ += static_cast<std::int64_t>(shape.num_layers) * shape.num_blocks *
                         shape.num_kv_heads * spec.bytes;
   }
+  const std::int64_t sums_bytes = shape.keeps_sums ? shape.num_layers * LayerSums(shape) *
+                                                         static_cast<std::int64_t>(sizeof(float))
+                                                   : 0;
+  pool->num_bytes_ += 2 * sums_bytes;
   const auto allocate = [&](std::int64_t bytes, DeviceBuffer& buffer) {
     absl::StatusOr<DeviceBuffer> memory = device.Allocate(static_cast<std::size_t>(bytes));
     if (memory.ok()) {
@@ -47,6 +56,10 @@ absl::StatusOr<std::unique_ptr<KvCachePool>> KvCachePool::Create(
   };
   if (absl::Status status = allocate(matrix_bytes, pool->k_); !status.ok()) return status;
   if (absl::Status status = allocate(matrix_bytes, pool->v_); !status.ok()) return status;
+  for (DeviceBuffer* sums : {&pool->k_sums_, &pool->v_sums_}) {
+    if (sums_bytes == 0) continue;
+    if (absl::Status status = allocate(sums_bytes, *sums); !status.ok()) return status;
+  }
   for (const SidecarSpec& spec : sidecars) {
     Sidecars& added = pool->sidecars_.emplace_back();
     added.bytes_per_layer =
@@ -63,7 +76,17 @@ KvCacheLayer KvCachePool::Layer(int layer_index) const {
     return TensorView::Of(buffer.bytes_at(offset), shape_.dtype, shape_.num_blocks,
                           shape_.num_kv_heads, shape_.block_size, shape_.head_dim);
   };
-  return {.k = view(k_), .v = view(v_)};
+  KvCacheLayer layer{.k = view(k_), .v = view(v_)};
+  if (shape_.keeps_sums) {
+    const auto sums = [&](const DeviceBuffer& buffer) {
+      return TensorView::Of(buffer.bytes_at(layer_index * LayerSums(shape_) *
+                                            static_cast<std::int64_t>(sizeof(float))),
+                            DType::kF32, shape_.num_blocks, shape_.num_kv_heads, shape_.head_dim);
+    };
+    layer.k_sums = sums(k_sums_);
+    layer.v_sums = sums(v_sums_);
+  }
+  return layer;
 }
 
 std::byte* KvCachePool::Sidecar(int sidecar_index, int layer_index) const {

@@ -21,6 +21,7 @@ struct KvCacheShape {
   int block_size = 0;    // tokens
   int head_dim = 0;
   DType dtype = DType::kBF16;  // or kF32
+  bool keeps_sums = false;     // of the rows of each block, see KvCacheLayer
 };
 
 // More bytes that live and die with a block, e.g. sums of its values.
@@ -54,6 +55,7 @@ class KvCachePool final {
   const KvCacheShape shape_;
   std::int64_t num_bytes_ = 0;
   DeviceBuffer k_, v_;
+  DeviceBuffer k_sums_, v_sums_;  // [layer][block][KV head][head_dim] f32, if kept
   std::vector<Sidecars> sidecars_;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/attention/attention_counts.h"
 #include "engine/request.h"
 #include "kernels/ops/sampling.h"
 #include "scheduler/step_plan.h"
@@ -42,6 +43,8 @@ struct PromptScore {
 struct StepOutput {
   std::vector<SampledToken> samples;  // one for each sampling sequence, in the plan's order
   std::vector<PromptScore> prompt_scores;
+  // What attention read, by rank; empty: the runner does not count.
+  std::vector<StepAttentionReport> attention;
 };
 
 enum class StepTicket : std::int64_t {};

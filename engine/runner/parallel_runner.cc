@@ -47,6 +47,7 @@ class ParallelRunner final : public ModelRunner {
   }
 
   StepTicket Launch(const StepInput& input, StepOutput& output) override {
+    output.attention.resize(ranks_.size());
     // Two pointers and `this` are more than a std::function holds without allocating.
     Step& step = steps_[num_launched_++ % 2];
     step = {&input, &output};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/attention/policy_kind.h"
 
 namespace thresher {
 namespace {
@@ -19,6 +20,7 @@ RankRunner::RankRunner(Backend& backend, TensorParallelGroup& group,
                        const RankRunnerOptions& options)
     : backend_(backend),
       group_(group),
+      catalog_(*options.attention),
       batch_(options.block_size, options.max_tokens, options.max_sequences) {
   const auto num_sequences = static_cast<std::size_t>(options.max_sequences);
   sequences_.reserve(num_sequences);
@@ -59,17 +61,21 @@ absl::StatusOr<std::unique_ptr<RankRunner>> RankRunner::Create(const ModelFiles&
                            .num_kv_heads = runner->model_->num_local_kv_heads(),
                            .block_size = options.block_size,
                            .head_dim = config.head_dim,
-                           .dtype = options.kv_cache_dtype},
+                           .dtype = options.kv_cache_dtype,
+                           .keeps_sums = options.attention->needs_sums()},
                           {}, backend.device());
   if (!pool.ok()) return pool.status();
   runner->pool_ = *std::move(pool);
 
   absl::StatusOr<std::unique_ptr<PagedAttention>> attention =
-      PagedAttention::Create({.num_layers = config.num_layers,
+      PagedAttention::Create(*options.attention,
+                             {.num_layers = config.num_layers,
                               .num_heads = runner->model_->num_local_heads(),
                               .num_kv_heads = runner->model_->num_local_kv_heads(),
                               .head_dim = config.head_dim,
-                              .block_size = options.block_size},
+                              .block_size = options.block_size,
+                              .first_head = group.rank() * runner->model_->num_local_heads(),
+                              .first_kv_head = group.rank() * runner->model_->num_local_kv_heads()},
                              {.max_tokens = options.max_tokens,
                               .max_sequences = options.max_sequences,
                               .max_sequence_length = options.max_position,
@@ -82,6 +88,8 @@ absl::StatusOr<std::unique_ptr<RankRunner>> RankRunner::Create(const ModelFiles&
       static_cast<std::size_t>(kLogitRows) * config.vocab_size * SizeOf(DType::kF32));
   if (!logits.ok()) return logits.status();
   runner->logits_ = *std::move(logits);
+  runner->shadow_.emplace(options.attention->settings().shadow_interval, runner->is_first_rank(),
+                          runner->LogitsOf(kLogitRows));
   return runner;
 }
 
@@ -91,10 +99,25 @@ absl::Status RankRunner::RunStep(const StepInput& input, StepOutput& output) {
   LookUpSequences(plan);
   batch_.Build(plan, last_tokens_);
   absl::Status status = attention_->Plan(plan, policies_, *stream_);
+  const bool shadows = status.ok() && shadow_->Takes(*attention_);
+  const std::span<const std::int32_t> sparse_rows =
+      shadows ? SparseRows(plan) : std::span<const std::int32_t>();
+  if (shadows) {
+    status =
+        shadow_->RunDense(batch_.inputs(), sparse_rows, *model_, *attention_, backend_, *stream_);
+  }
   if (status.ok()) status = model_->Forward(batch_.inputs(), *attention_, *stream_);
+  ShadowReport shadow;
+  if (status.ok() && shadows) {
+    status = shadow_->CompareTokens(sparse_rows, *model_, backend_, *stream_, shadow);
+  }
   if (status.ok()) status = ScorePrompts(plan, output.prompt_scores);
   if (status.ok()) status = SampleTokens(plan, output.samples);
   if (status.ok()) status = stream_->Synchronize();
+  if (!status.ok()) return status;
+  StepAttentionReport& report = output.attention[static_cast<std::size_t>(group_.rank())];
+  attention_->Collect(report);
+  report.shadow.Add(shadow);
   return status;
 }
 
@@ -104,8 +127,8 @@ void RankRunner::UpdateSequences(const StepInput& input) {
     sequence.start = start;
     const AttentionChoice& choice = start.request->attention;
     sequence.policies = {.prompt_length = static_cast<int>(start.request->prompt.size()),
-                         .prefill_policy = FindAttentionPolicy(choice.prefill.policy),
-                         .decode_policy = FindAttentionPolicy(choice.decode.policy)};
+                         .prefill = catalog_.Resolve(choice.prefill),
+                         .decode = catalog_.Resolve(choice.decode)};
     if (is_first_rank()) sequence.sampler.emplace(start);
   }
   for (const RequestId id : input.ended) sequences_.erase(id);
@@ -122,6 +145,20 @@ void RankRunner::LookUpSequences(const StepPlan& plan) {
     last_tokens_.push_back(found->second.last_token);
     policies_.push_back(found->second.policies);
   }
+}
+
+std::span<const std::int32_t> RankRunner::SparseRows(const StepPlan& plan) {
+  sparse_rows_.clear();
+  const std::span<const std::int32_t> row_start = batch_.row_start();
+  for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
+    const ScheduledSequence& sequence = plan.sequences[i];
+    const PolicyKind& kind = *PolicyKinds()[static_cast<std::size_t>(policies_[i].decode.kind)];
+    if (sequence.samples && sequence.context_length >= policies_[i].prompt_length &&
+        kind.mechanism() == AttentionMechanism::kAboveThreshold) {
+      sparse_rows_.push_back(row_start[i + 1] - 1);
+    }
+  }
+  return sparse_rows_;
 }
 
 TensorView RankRunner::LogitsOf(std::size_t num_rows) const {

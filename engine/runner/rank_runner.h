@@ -15,6 +15,7 @@
 #include "engine/runner/kv_cache_pool.h"
 #include "engine/runner/model_runner.h"
 #include "engine/runner/sequence_sampler.h"
+#include "engine/runner/shadow_step.h"
 #include "engine/runner/step_batch.h"
 #include "kernels/backend.h"
 
@@ -24,10 +25,11 @@ struct RankRunnerOptions {
   int num_blocks = 0;
   int block_size = 0;
   DType kv_cache_dtype = DType::kBF16;
-  int max_tokens = 0;            // query rows of a step
-  int max_sequences = 0;         // sequences of a step
-  int max_position = 0;          // tokens of a sequence that are fed to the model
-  bool batch_invariant = false;  // as the backend's
+  int max_tokens = 0;                           // query rows of a step
+  int max_sequences = 0;                        // sequences of a step
+  int max_position = 0;                         // tokens of a sequence that are fed to the model
+  bool batch_invariant = false;                 // as the backend's
+  const AttentionCatalog* attention = nullptr;  // outlives the runner
 };
 
 // Used by the rank's worker thread only. Allocates nothing in a step, except for sequences that
@@ -41,7 +43,8 @@ class RankRunner final {
                                                             const RankRunnerOptions& options,
                                                             const LoadProgress& progress);
 
-  // Runs the step. Rank 0 fills `output`; other ranks leave it alone.
+  // Runs the step. Rank 0 fills `output`; other ranks touch their own entry of output.attention
+  // alone, which exists.
   absl::Status RunStep(const StepInput& input, StepOutput& output);
 
   const CausalLm& model() const { return *model_; }
@@ -58,6 +61,8 @@ class RankRunner final {
 
   void UpdateSequences(const StepInput& input);
   void LookUpSequences(const StepPlan& plan);
+  // The rows of sparsely decoded sequences that draw a token.
+  std::span<const std::int32_t> SparseRows(const StepPlan& plan);
   // Draws for the sampling sequences, a slice of rows at a time.
   absl::Status SampleTokens(const StepPlan& plan, std::vector<SampledToken>& samples);
   absl::Status ScorePrompts(const StepPlan& plan, std::vector<PromptScore>& scores);
@@ -66,11 +71,13 @@ class RankRunner final {
 
   Backend& backend_;
   TensorParallelGroup& group_;
+  const AttentionCatalog& catalog_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<CausalLm> model_;
   std::unique_ptr<KvCachePool> pool_;
   std::unique_ptr<PagedAttention> attention_;
   DeviceBuffer logits_;  // [logit rows, vocab] f32
+  std::optional<ShadowStep> shadow_;
   absl::flat_hash_map<RequestId, Sequence> sequences_;
 
   // Of the step that runs.
@@ -79,7 +86,7 @@ class RankRunner final {
   std::vector<TokenId> last_tokens_, sampled_tokens_;
   std::vector<SequencePolicies> policies_;
   std::vector<SamplingRow> rows_;
-  std::vector<std::int32_t> score_rows_, score_targets_;
+  std::vector<std::int32_t> score_rows_, score_targets_, sparse_rows_;
   std::vector<int> score_tops_;
   std::vector<SampledToken> slice_scores_;
 };

@@ -4,19 +4,49 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "tests/support/fakes/fake_engine.h"
 #include "tests/support/fakes/fake_tokenizer.h"
 #include "tests/support/logits_golden.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_environment.h"
 
 namespace thresher::testing {
 
+namespace {
+
+// A copy of the model's folder with another context limit. The files stay mapped when the folder
+// goes.
+std::string WithMaxPosition(const std::string& model, int max_position, const TempFolder& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(model)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::stringstream bytes;
+    bytes << file.rdbuf();
+    std::string text = bytes.str();
+    if (entry.path().filename() == "config.json") {
+      constexpr char kField[] = "\"max_position_embeddings\": ";
+      const std::size_t field = text.find(kField);
+      EXPECT_NE(field, std::string::npos) << entry.path();
+      const std::size_t number = field + sizeof(kField) - 1;
+      text.replace(number, text.find(',', number) - number, std::to_string(max_position));
+    }
+    folder.Write(entry.path().filename().string(), text);
+  }
+  return folder.path();
+}
+
+}  // namespace
+
 std::unique_ptr<Engine> CreateTinyEngine(const TinyEngineOptions& options,
                                          EngineObserver* observer) {
-  absl::StatusOr<std::unique_ptr<ModelFiles>> files =
-      ModelFiles::Open(GoldenPath("models/" + options.model));
+  const TempFolder folder;
+  std::string path = GoldenPath("models/" + options.model);
+  if (options.max_position > 0) path = WithMaxPosition(path, options.max_position, folder);
+  absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(path);
   EXPECT_TRUE(files.ok()) << files.status();
   if (!files.ok()) return nullptr;
   EngineParts parts;
@@ -33,6 +63,17 @@ std::unique_ptr<Engine> CreateTinyEngine(const TinyEngineOptions& options,
   parts.scheduler.max_prefill_chunk = options.max_prefill_chunk;
   parts.scheduler.reserve_tokens = 1;
   parts.scheduler.prefix_cache = options.prefix_cache;
+  std::unique_ptr<ThresholdTable> table;
+  if (options.thresholds != nullptr) {
+    auto created = ThresholdTable::Create(*options.thresholds, options.num_ranks);
+    EXPECT_TRUE(created.ok()) << created.status();
+    if (!created.ok()) return nullptr;
+    table = *std::move(created);
+  }
+  auto attention = AttentionCatalog::Create(options.attention, std::move(table));
+  EXPECT_TRUE(attention.ok()) << attention.status();
+  if (!attention.ok()) return nullptr;
+  parts.attention = *std::move(attention);
   absl::StatusOr<std::unique_ptr<ModelRunner>> runner =
       CreateParallelRunner(**files,
                            {.device = DeviceKind::kCpu,
@@ -46,7 +87,8 @@ std::unique_ptr<Engine> CreateTinyEngine(const TinyEngineOptions& options,
                                      .kv_cache_dtype = options.kv_cache_dtype,
                                      .max_tokens = parts.scheduler.token_budget,
                                      .max_sequences = parts.scheduler.max_running,
-                                     .max_position = parts.max_model_len}},
+                                     .max_position = parts.max_model_len,
+                                     .attention = parts.attention.get()}},
                            LoadProgress());
   EXPECT_TRUE(runner.ok()) << runner.status();
   if (!runner.ok()) return nullptr;

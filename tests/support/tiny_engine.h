@@ -20,6 +20,9 @@ struct TinyEngineOptions {
   bool full_precision = true;
   bool prefix_cache = false;
   bool batch_invariant = false;
+  AttentionSettings attention = {};
+  const ThresholdContents* thresholds = nullptr;  // null: no table
+  int max_position = 0;  // of the model, by rewriting its config.json; 0: its own
 };
 
 inline constexpr int kTinyBlockSize = 16;

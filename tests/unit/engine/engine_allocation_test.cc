@@ -12,6 +12,7 @@
 #include "tests/support/fakes/fake_engine.h"
 #include "tests/support/logits_golden.h"
 #include "tests/support/test_environment.h"
+#include "tests/support/tiny_thresholds.h"
 
 namespace {
 
@@ -121,7 +122,13 @@ class RankOnModel {
  public:
   static constexpr int kBlocksEach = 8, kBlockSize = 16, kSequences = 4;
 
-  RankOnModel(const std::string& path, BackendOptions options) : group_(CreateInProcessGroup(1)) {
+  RankOnModel(const std::string& path, BackendOptions options,
+              std::unique_ptr<const AttentionCatalog> catalog =
+                  AttentionCatalog::Create({}, nullptr).value(),
+              const AttentionChoice& attention = {})
+      : group_(CreateInProcessGroup(1)),
+        catalog_(std::move(catalog)),
+        output_{.samples = {}, .prompt_scores = {}, .attention = {{}}} {
     options.num_threads = 2;
     options.max_isa = testing::TestMaxIsa();
     files_ = ModelFiles::Open(path).value();
@@ -133,7 +140,8 @@ class RankOnModel {
                                   .max_tokens = 256,
                                   .max_sequences = kSequences,
                                   .max_position = kBlocksEach * kBlockSize,
-                                  .batch_invariant = options.batch_invariant},
+                                  .batch_invariant = options.batch_invariant,
+                                  .attention = catalog_.get()},
                                  LoadProgress())
                   .value();
     SamplingParams kinds[kSequences] = {{.temperature = 0, .logprobs = 5},
@@ -149,6 +157,7 @@ class RankOnModel {
       for (int j = 0; j < kPromptLength; ++j) request->prompt.push_back(3 + (7 * i + 3 * j) % 60);
       kinds[i].seed = i;
       request->sampling = kinds[i];
+      request->attention = attention;
       step_.started.push_back({RequestId{i}, 0, kinds[i].prompt_logprobs.has_value(), request,
                                PrepareSampling(*request, files_->config().vocab_size)});
     }
@@ -201,6 +210,7 @@ class RankOnModel {
 
  private:
   std::vector<std::unique_ptr<TensorParallelGroup>> group_;
+  std::unique_ptr<const AttentionCatalog> catalog_;
   std::unique_ptr<ModelFiles> files_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<RankRunner> runner_;
@@ -232,6 +242,26 @@ TEST(EngineAllocation, AStepOnTheRealModelAllocatesNothing) {
   RankOnModel rank(*path, {});
   EXPECT_EQ(rank.PrefillAllocations(8), 0);
   EXPECT_EQ(rank.DecodeAllocations(), 0);
+}
+
+// Prompts under lists of blocks, decoding above thresholds, and dense attention to compare it with.
+TEST(EngineAllocation, ASparseStepOnTheModelAllocatesNothing) {
+  const ThresholdContents contents = testing::TinyThresholds();
+  for (const int shadow_interval : {0, 1}) {
+    AttentionSettings settings;
+    settings.top_theta.layers = {};
+    settings.block_lists.dense_layers = {};
+    settings.block_lists.schedule.dense_below = 1;
+    settings.shadow_interval = shadow_interval;
+    auto catalog =
+        AttentionCatalog::Create(settings, ThresholdTable::Create(contents).value()).value();
+    const AttentionChoice choice{
+        .level = "custom", .prefill = {"stem", {}}, .decode = {"top_theta", {{"k", 4}}}};
+    RankOnModel rank(testing::GoldenPath("models/llama31"), {.full_precision = true},
+                     std::move(catalog), choice);
+    EXPECT_EQ(rank.PrefillAllocations(32), 0);
+    EXPECT_EQ(rank.DecodeAllocations(), 0);
+  }
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ class PagedAttentionTest : public ::testing::Test {
   }
 
   void MakeAttention(bool batch_invariant) {
-    auto attention = PagedAttention::Create(kShape,
+    catalog_ = *AttentionCatalog::Create({}, nullptr);
+    auto attention = PagedAttention::Create(*catalog_, kShape,
                                             {.max_tokens = 64,
                                              .max_sequences = 16,
                                              .max_sequence_length = 64,
@@ -71,7 +72,7 @@ class PagedAttentionTest : public ::testing::Test {
                    int first_query = 0) {
     const StepPlan plan = PlanOf(rows);
     std::vector<SequencePolicies> policies;
-    for (const Row& row : rows) policies.push_back({row.prompt_length, 0, 0});
+    for (const Row& row : rows) policies.push_back({row.prompt_length, {}, {}});
     out.assign(static_cast<std::size_t>(plan.num_tokens) * 64, -1);
     absl::Status status = attention_->Plan(plan, policies, *stream_);
     if (!status.ok()) return status;
@@ -130,6 +131,7 @@ class PagedAttentionTest : public ::testing::Test {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<KvCachePool> pool_;
+  std::unique_ptr<AttentionCatalog> catalog_;
   std::unique_ptr<PagedAttention> attention_;
   std::vector<float> q_;
 };
@@ -169,19 +171,6 @@ TEST_F(PagedAttentionTest, PlansReplaceOneAnother) {
   ExpectRight({{20, 1, 10}, {33, 1, 33}, {40, 1, 2}, {0, 9, 30}});
   ExpectRight({{0, 3, 30}});
   ExpectRight({{5, 1, 2}});
-}
-
-TEST(AttentionPolicies, EachHasAnObject) {
-  const auto policies = AttentionPolicies();
-  for (std::size_t i = 0; i < policies.size(); ++i) {
-    EXPECT_EQ(FindAttentionPolicy(policies[i].name), static_cast<int>(i));
-    const auto policy = CreateAttentionPolicy(static_cast<int>(i));
-    EXPECT_EQ(policy->name(), policies[i].name);
-    EXPECT_EQ(policy->Supports(AttentionPhase::kPrefill), policies[i].prefill);
-    EXPECT_EQ(policy->Supports(AttentionPhase::kDecode), policies[i].decode);
-    EXPECT_TRUE(policy->Validate({}, kShape).ok());
-  }
-  EXPECT_EQ(FindAttentionPolicy("no such policy"), -1);
 }
 
 }  // namespace

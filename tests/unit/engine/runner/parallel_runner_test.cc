@@ -13,13 +13,15 @@ namespace thresher::testing {
 namespace {
 
 ParallelRunnerOptions Options(int num_ranks) {
+  static const auto catalog = AttentionCatalog::Create({}, nullptr).value();
   return {.backend = {.num_threads = num_ranks},
           .tensor_parallel = num_ranks,
           .rank = {.num_blocks = 8,
                    .block_size = 16,
                    .max_tokens = 32,
                    .max_sequences = 4,
-                   .max_position = 64}};
+                   .max_position = 64,
+                   .attention = catalog.get()}};
 }
 
 // One sequence of two prompt tokens, of which the second may be any id.
