@@ -104,6 +104,7 @@ absl::Status GenerateHere(const v1::GenerateConfig& flags, const AttentionWish& 
   settings.set_model(flags.model());
   settings.set_threads(flags.threads());
   settings.set_kv_cache_tokens(flags.kv_cache_tokens());
+  settings.set_threshold_table(flags.threshold_table());
   const absl::StatusOr<ServerConfig> config = ServerConfigFrom(settings);
   if (!config.ok()) return config.status();
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(config->engine, nullptr, {});

@@ -13,6 +13,7 @@
 #include "server/config/flag_parser.h"
 #include "server/grpc/grpc_service.h"
 #include "server/http/http_frontend.h"
+#include "server/requests/served_attention.h"
 
 namespace thresher {
 namespace {
@@ -81,8 +82,9 @@ int Serve(const ServerConfig& config) {
       ApiKeys::Open(config.api_keys_path, NamesOf(config.levels));
   if (!keys.ok()) return Fail(keys.status());
   ServingState state(config.stall);
-  MetricsRegistry metrics(
-      {.model_name = ModelName(config), .vllm_names = config.vllm_metric_names});
+  MetricsRegistry metrics({.model_name = ModelName(config),
+                           .vllm_names = config.vllm_metric_names,
+                           .levels = config.levels});
   TaskQueue workers(kWorkers);
   Quota body_bytes("bytes of request bodies", config.max_held_body_bytes);
   ServerContext context{config, state, metrics, **keys, workers, body_bytes};
@@ -99,8 +101,10 @@ int Serve(const ServerConfig& config) {
   const absl::Time start = absl::Now();
   absl::StatusOr<std::unique_ptr<Engine>> created =
       Engine::Create(config.engine, &metrics, ProgressPrinter());
+  absl::Status ready = created.status();
+  if (ready.ok()) ready = CheckGivenLevels(config, (*keys)->Levels(), (*created)->attention());
   int status = 0;
-  if (created.ok()) {
+  if (ready.ok()) {
     engine = *std::move(created);
     model = std::make_unique<ServedModel>(*engine, config, absl::ToUnixSeconds(start));
     state.SetModel(*model);
@@ -111,7 +115,7 @@ int Serve(const ServerConfig& config) {
               << config.host << ":" << (*http)->port() << std::endl;
     status = ServeUntilAsked(*engine, config, state, **keys, **grpc, signals);
   } else {
-    status = Fail(created.status());
+    status = Fail(ready);
   }
   (*grpc)->Shutdown(kFlushTime);
   (*http)->Shutdown(kFlushTime);

@@ -1,8 +1,11 @@
 #include "server/config/server_config.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "server/config/attention_config.h"
+#include "server/config/builtin_levels.h"
 #include "server/requests/attention_mapping.h"
 
 namespace thresher {
@@ -84,6 +87,10 @@ absl::Status FillEngineOptions(const v1::ServeConfig& config, EngineOptions& eng
   } else if (config.cpu_isa() != "auto" && config.cpu_isa() != "avx512_bf16") {
     return OneOf("cpu-isa", config.cpu_isa(), "auto, avx2, avx512 or avx512_bf16");
   }
+  engine.threshold_table = config.threshold_table();
+  if (absl::Status status = FillAttentionSettings(config, engine.attention); !status.ok()) {
+    return status;
+  }
   engine.tensor_parallel = config.tensor_parallel();
   engine.backend.num_threads = config.threads();
   engine.backend.batch_invariant = config.batch_invariant();
@@ -99,23 +106,27 @@ absl::Status FillEngineOptions(const v1::ServeConfig& config, EngineOptions& eng
   return engine.Validate();
 }
 
-absl::Status RefuseAbsentFeatures(const v1::ServeConfig& config) {
-  if (!config.threshold_table().empty()) {
-    return absl::UnimplementedError("--threshold-table: no policy of this build reads one");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status FillLevels(const v1::ServeConfig& config, ServerConfig& result) {
-  result.levels = {AttentionChoice{}};
+  result.levels = BuiltInLevels();
+  std::vector<std::string> seen;
   for (const v1::AttentionLevel& level : config.level()) {
     absl::StatusOr<AttentionChoice> choice = LevelFromProto(level);
     if (!choice.ok()) return choice.status();
-    if (FindLevel(result.levels, choice->level) != nullptr) {
+    if (std::ranges::find(seen, choice->level) != seen.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("level '", level.name(), "' is configured twice"));
     }
-    result.levels.push_back(*std::move(choice));
+    if (choice->level == result.levels[0].level) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("level '", level.name(), "' is dense and cannot be another"));
+    }
+    seen.push_back(choice->level);
+    const auto known = std::ranges::find(result.levels, choice->level, &AttentionChoice::level);
+    if (known != result.levels.end()) {
+      *known = *std::move(choice);
+    } else {
+      result.levels.push_back(*std::move(choice));
+    }
   }
   result.default_level = config.default_level();
   if (FindLevel(result.levels, result.default_level) == nullptr) {
@@ -129,7 +140,6 @@ absl::Status FillLevels(const v1::ServeConfig& config, ServerConfig& result) {
 absl::StatusOr<ServerConfig> ServerConfigFrom(const v1::ServeConfig& config) {
   ServerConfig result;
   if (absl::Status status = CheckRanges(config); !status.ok()) return status;
-  if (absl::Status status = RefuseAbsentFeatures(config); !status.ok()) return status;
   if (absl::Status status = FillEngineOptions(config, result.engine); !status.ok()) return status;
   if (absl::Status status = FillLevels(config, result); !status.ok()) return status;
   if (config.host().empty()) return absl::InvalidArgumentError("--host is empty");

@@ -113,8 +113,22 @@ void FillUsage(const StreamUsage& usage, v1::Usage& message) {
   message.set_prompt_tokens(usage.prompt_tokens);
   message.set_completion_tokens(usage.completion_tokens);
   message.set_cached_tokens(usage.cached_tokens);
-  message.mutable_attention_details()->set_prefill_policy(usage.prefill_policy);
-  message.mutable_attention_details()->set_decode_policy(usage.decode_policy);
+  v1::AttentionDetails& details = *message.mutable_attention_details();
+  details.set_prefill_policy(usage.prefill_policy);
+  details.set_decode_policy(usage.decode_policy);
+  if (usage.k.has_value()) details.set_k(*usage.k);
+  details.set_v_rows_total(usage.attention.value_rows);
+  details.set_v_rows_read(usage.attention.value_rows_read);
+  details.set_k_rows_read(usage.attention.key_rows_read);
+  details.set_kv_bytes_read(usage.attention.kv_bytes_read);
+  details.set_kv_bytes_dense(usage.attention.kv_bytes_dense);
+  details.set_blocks_selected(usage.attention.blocks_selected);
+  details.set_blocks_total(usage.attention.blocks);
+  for (std::size_t i = 0; i < kNumDenseFallbacks; ++i) {
+    if (usage.attention.dense_fallbacks[i] == 0) continue;
+    (*details.mutable_dense_fallbacks())[std::string(kDenseFallbackNames[i])] =
+        usage.attention.dense_fallbacks[i];
+  }
 }
 
 }  // namespace thresher

@@ -1,6 +1,7 @@
 #include "server/grpc/unary_calls.h"
 
 #include "absl/strings/str_cat.h"
+#include "server/requests/served_attention.h"
 #include "server/requests/wire_error.h"
 
 namespace thresher {
@@ -69,7 +70,7 @@ absl::Status AnswerListModels(ServerContext& context, const v1::ListModelsReques
 
 absl::Status AnswerListPolicies(ServerContext& context, const v1::ListAttentionPoliciesRequest&,
                                 v1::ListAttentionPoliciesResponse& response) {
-  for (const PolicyDescription& policy : AttentionPolicies()) {
+  for (const PolicyDescription& policy : ServedPolicies(context.state)) {
     v1::AttentionPolicy& message = *response.add_policies();
     message.set_name(policy.name);
     message.set_prefill(policy.prefill);
@@ -89,6 +90,13 @@ absl::Status AnswerListPolicies(ServerContext& context, const v1::ListAttentionP
     LevelToProto(level, *response.add_levels());
   }
   response.set_default_level(context.config.default_level);
+  if (const ThresholdTable* table = LoadedTable(context.state); table != nullptr) {
+    response.set_threshold_table_loaded(true);
+    response.set_min_k(table->min_k());
+    response.set_max_k(table->max_k());
+    response.set_min_length(table->min_length());
+    response.set_max_length(table->max_length());
+  }
   return absl::OkStatus();
 }
 

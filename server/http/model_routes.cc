@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/requests/served_attention.h"
+
 namespace thresher {
 namespace {
 
@@ -66,8 +68,16 @@ HttpReply AnswerModel(const HttpRequest& request, ServerContext& context) {
 
 HttpReply AnswerPolicies(const HttpRequest&, ServerContext& context) {
   Json policies = Json::array();
-  for (const PolicyDescription& policy : AttentionPolicies()) {
+  for (const PolicyDescription& policy : ServedPolicies(context.state)) {
     policies.push_back(PolicyObject(policy));
+  }
+  const ThresholdTable* table = LoadedTable(context.state);
+  Json table_object{{"loaded", table != nullptr}};
+  if (table != nullptr) {
+    table_object["min_k"] = table->min_k();
+    table_object["max_k"] = table->max_k();
+    table_object["min_length"] = table->min_length();
+    table_object["max_length"] = table->max_length();
   }
   Json levels = Json::array();
   for (const AttentionChoice& level : context.config.levels) {
@@ -79,7 +89,7 @@ HttpReply AnswerPolicies(const HttpRequest&, ServerContext& context) {
                         {"policies", std::move(policies)},
                         {"levels", std::move(levels)},
                         {"default_level", context.config.default_level},
-                        {"threshold_table", {{"loaded", false}}}});
+                        {"threshold_table", std::move(table_object)}});
 }
 
 }  // namespace thresher

@@ -7,6 +7,32 @@
 namespace thresher {
 namespace {
 
+void AppendAttentionCounts(const AttentionCounts& counts, std::string& out) {
+  const std::pair<const char*, std::int64_t> members[] = {
+      {"v_rows_total", counts.value_rows},       {"v_rows_read", counts.value_rows_read},
+      {"k_rows_read", counts.key_rows_read},     {"kv_bytes_read", counts.kv_bytes_read},
+      {"kv_bytes_dense", counts.kv_bytes_dense}, {"blocks_selected", counts.blocks_selected},
+      {"blocks_total", counts.blocks},
+  };
+  for (const auto& [name, value] : members) {
+    out += ",\"";
+    out += name;
+    out += "\":";
+    AppendJsonInteger(value, out);
+  }
+  out += ",\"dense_fallbacks\":{";
+  bool first = true;
+  for (std::size_t i = 0; i < kNumDenseFallbacks; ++i) {
+    if (counts.dense_fallbacks[i] == 0) continue;
+    if (!first) out += ',';
+    first = false;
+    AppendJsonString(kDenseFallbackNames[i], out);
+    out += ':';
+    AppendJsonInteger(counts.dense_fallbacks[i], out);
+  }
+  out += '}';
+}
+
 void AppendUsage(const StreamUsage& usage, std::string& out) {
   out += "{\"prompt_tokens\":";
   AppendJsonInteger(usage.prompt_tokens, out);
@@ -21,6 +47,11 @@ void AppendUsage(const StreamUsage& usage, std::string& out) {
   AppendJsonString(usage.prefill_policy, out);
   out += ",\"decode_policy\":";
   AppendJsonString(usage.decode_policy, out);
+  if (usage.k.has_value()) {
+    out += ",\"k\":";
+    AppendJsonInteger(*usage.k, out);
+  }
+  AppendAttentionCounts(usage.attention, out);
   out += "}}";
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 
+#include "server/metrics/attention_metrics.h"
 #include "server/metrics/text_format.h"
 
 namespace thresher {
@@ -66,7 +67,8 @@ void Observe(const Twin<Histogram>& histogram, double value) {
 struct MetricsRegistry::State {
   explicit State(const MetricsOptions& options)
       : alias_labels{{"model_name", options.model_name}, {"engine", "0"}},
-        with_aliases(options.vllm_names) {}
+        with_aliases(options.vllm_names),
+        attention(options.levels, registry) {}
 
   // An empty alias: the other engine has no such metric.
   Twin<Counter> MakeCounter(const char* name, const char* alias, const char* help,
@@ -113,6 +115,7 @@ struct MetricsRegistry::State {
   prometheus::Registry registry;
   const Labels alias_labels;
   const bool with_aliases;
+  AttentionMetrics attention;
   Twin<Gauge> running, waiting, blocks_free, blocks_cached, blocks_owned;
   Gauge* alias_kv_usage = nullptr;
   std::array<Twin<Counter>, kOutcomes.size()> requests;
@@ -201,6 +204,7 @@ void MetricsRegistry::OnStep(const StepReport& report) {
   s.AddSince(s.preemptions, report.num_preemptions, s.last_preemptions);
   s.AddSince(s.prefix_queried, report.prefix_queried_tokens, s.last_queried);
   s.AddSince(s.prefix_hit, report.prefix_hit_tokens, s.last_hit);
+  s.attention.OnStep(report);
 }
 
 void MetricsRegistry::OnInterToken(absl::Duration since_last) {

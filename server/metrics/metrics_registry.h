@@ -3,14 +3,17 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "engine/attention/attention_choice.h"
 #include "engine/engine_observer.h"
 
 namespace thresher {
 
 struct MetricsOptions {
-  std::string model_name;   // label of the aliases
-  bool vllm_names = false;  // also expose what exists under vLLM's names
+  std::string model_name;                    // label of the aliases
+  bool vllm_names = false;                   // also expose what exists under vLLM's names
+  std::vector<AttentionChoice> levels = {};  // configured ones
 };
 
 // Any thread. Every series exists from the start, so a rate never misses its first step.

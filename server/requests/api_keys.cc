@@ -96,6 +96,18 @@ absl::StatusOr<std::vector<ApiKeys::Key>> ApiKeys::Read() const {
   return keys;
 }
 
+std::vector<std::string> ApiKeys::Levels() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<std::string> levels;
+  for (const Key& key : keys_) {
+    if (key.level.empty() || std::find(levels.begin(), levels.end(), key.level) != levels.end()) {
+      continue;
+    }
+    levels.push_back(key.level);
+  }
+  return levels;
+}
+
 void ApiKeys::Refresh(absl::Time now) {
   if (path_.empty() || now - last_look_ < kLookInterval) return;
   last_look_ = now;

@@ -28,6 +28,9 @@ class ApiKeys final {
   static absl::StatusOr<std::unique_ptr<ApiKeys>> Open(const std::string& path,
                                                        std::vector<std::string> level_names);
 
+  // The default levels of the keys as they are now, each once.
+  std::vector<std::string> Levels();
+
   // `authorization` is the header's value, "Bearer KEY". Unauthenticated; ResourceExhausted if the
   // key has as many open requests as it may. The time of the comparison does not depend on how
   // much of a key is right.

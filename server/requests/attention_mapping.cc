@@ -41,6 +41,9 @@ PhaseWish PrefillWish(const v1::PrefillAttention& prefill) {
   if (prefill.has_dense()) wish.policy = "dense";
   if (prefill.has_stem()) StemWish(prefill.stem(), wish);
   if (prefill.has_top_theta()) TopThetaWish(prefill.top_theta(), wish);
+  if (prefill.has_uniform()) wish.policy = "uniform";
+  if (prefill.has_streaming()) wish.policy = "streaming";
+  if (prefill.has_xattention()) wish.policy = "xattention";
   return wish;
 }
 
@@ -168,6 +171,9 @@ void LevelToProto(const AttentionChoice& choice, v1::AttentionLevel& level) {
   if (choice.prefill.policy == "top_theta") {
     FillTopTheta(choice.prefill, *prefill.mutable_top_theta());
   }
+  if (choice.prefill.policy == "uniform") prefill.mutable_uniform();
+  if (choice.prefill.policy == "streaming") prefill.mutable_streaming();
+  if (choice.prefill.policy == "xattention") prefill.mutable_xattention();
   v1::DecodeAttention& decode = *level.mutable_decode();
   if (choice.decode.policy == "dense") decode.mutable_dense();
   if (choice.decode.policy == "top_theta") {

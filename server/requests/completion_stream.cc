@@ -183,6 +183,8 @@ StreamUsage CompletionStream::usage() const {
     usage.cached_tokens += one.cached_tokens;
     usage.prefill_policy = one.prefill_policy;
     usage.decode_policy = one.decode_policy;
+    usage.k = one.k;
+    usage.attention.Add(one.attention);
   }
   for (const Choice& choice : choices_) usage.completion_tokens += choice.num_tokens;
   return usage;

@@ -41,6 +41,8 @@ struct StreamUsage {
   int completion_tokens = 0;  // an end or stop token counts
   int cached_tokens = 0;
   std::string prefill_policy, decode_policy;
+  std::optional<int> k;
+  AttentionCounts attention;  // of all choices
 };
 
 // One thread at a time, except Cancel. Destroying it cancels what still runs. The engine outlives

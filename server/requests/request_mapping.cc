@@ -153,7 +153,8 @@ absl::Status MapLength(const CompletionRequest& request, const ServedModel& mode
 absl::Status CheckAsEngine(const CompletionRequest& request, const GenerationRequest& result,
                            const ServedModel& model) {
   const RequestLimits limits{.vocab_size = model.engine.model_config().vocab_size,
-                             .max_model_len = model.engine.max_model_len()};
+                             .max_model_len = model.engine.max_model_len(),
+                             .attention = &model.engine.attention()};
   absl::Status status = ValidateRequest(result, limits);
   status = RenameField(status, "logprobs", request.logprobs_field);
   status = RenameField(status, "max_tokens", request.max_tokens_field);

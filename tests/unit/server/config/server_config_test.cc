@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "server/config/defaults.h"
+#include "server/requests/attention_mapping.h"
 
 namespace thresher {
 namespace {
@@ -20,8 +21,9 @@ TEST(ServerConfigTest, DefaultsAreValid) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->engine.model_path, "m.gguf");
   EXPECT_EQ(config->default_level, "off");
-  ASSERT_EQ(config->levels.size(), 1u);
+  ASSERT_EQ(config->levels.size(), 4u);
   EXPECT_EQ(config->levels[0].decode.policy, "dense");
+  EXPECT_EQ(LevelNames(config->levels), "off, light, balanced, aggressive");
 }
 
 TEST(ServerConfigTest, BatchInvarianceReachesTheEngine) {
@@ -48,8 +50,10 @@ TEST(ServerConfigTest, NamesTheBadFlag) {
       {"--max-json-depth", [](auto& c) { c.set_max_json_depth(0); }},
       {"--max-held-body-bytes", [](auto& c) { c.set_max_held_body_bytes(c.max_body_bytes() - 1); }},
       {"--max-grpc-calls", [](auto& c) { c.set_max_grpc_calls(0); }},
-      {"--default-level", [](auto& c) { c.set_default_level("balanced"); }},
-      {"--threshold-table", [](auto& c) { c.set_threshold_table("t"); }},
+      {"--default-level", [](auto& c) { c.set_default_level("extreme"); }},
+      {"--shadow-interval", [](auto& c) { c.set_shadow_interval(-1); }},
+      {"block_lists.stride", [](auto& c) { c.mutable_block_lists()->set_stride(7); }},
+      {"top_theta.gamma", [](auto& c) { c.mutable_top_theta()->set_gamma(2); }},
       {"--host", [](auto& c) { c.clear_host(); }},
   };
   for (const auto& row : cases) {
@@ -70,17 +74,72 @@ TEST(ServerConfigTest, OperatorsAddLevelsOfPoliciesThatExist) {
   flags.set_default_level("exact");
   const absl::StatusOr<ServerConfig> config = ServerConfigFrom(flags);
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->levels.size(), 2u);
+  EXPECT_EQ(LevelNames(config->levels), "off, light, balanced, aggressive, exact");
 
+  level.mutable_decode()->mutable_top_theta()->set_k(0);
+  const absl::StatusOr<ServerConfig> bad = ServerConfigFrom(flags);
+  ASSERT_FALSE(bad.ok());
+  EXPECT_NE(std::string(bad.status().message()).find("attention.decode.k"), std::string::npos);
+
+  // A built-in row may be another.
+  level.set_name("light");
   level.mutable_decode()->mutable_top_theta()->set_k(64);
-  const absl::StatusOr<ServerConfig> absent = ServerConfigFrom(flags);
-  ASSERT_FALSE(absent.ok());
-  EXPECT_NE(std::string(absent.status().message()).find("attention.decode.policy"),
-            std::string::npos);
+  flags.set_default_level("off");
+  const absl::StatusOr<ServerConfig> replaced = ServerConfigFrom(flags);
+  ASSERT_TRUE(replaced.ok()) << replaced.status();
+  EXPECT_EQ(LevelNames(replaced->levels), "off, light, balanced, aggressive");
+  EXPECT_EQ(replaced->levels[1].prefill.policy, "dense");
+  EXPECT_EQ(replaced->levels[1].decode.parameters[0].second, 64);
+  *flags.add_level() = level;
+  EXPECT_FALSE(ServerConfigFrom(flags).ok());
 
   flags.clear_level();
   flags.add_level()->set_name("off");
   EXPECT_FALSE(ServerConfigFrom(flags).ok());
+}
+
+TEST(ServerConfigTest, AttentionSettingsReachTheEngine) {
+  v1::ServeConfig flags = Valid();
+  flags.set_threshold_table("thresholds");
+  flags.set_shadow_interval(100);
+  v1::TopThetaConfig& top_theta = *flags.mutable_top_theta();
+  top_theta.set_placement(v1::TopThetaConfig::POST);
+  top_theta.set_denominator(v1::TopThetaConfig::EXACT);
+  top_theta.set_value_mean(v1::TopThetaConfig::ALL);
+  top_theta.set_promotes(false);
+  v1::TopThetaConfig::Layer& layer = *top_theta.mutable_layers()->add_layer();
+  layer.set_layer(3);
+  layer.set_k(512);
+  v1::BlockListConfig& lists = *flags.mutable_block_lists();
+  lists.set_form(v1::BlockListConfig::PAPER);
+  lists.set_value_term(v1::BlockListConfig::RAW);
+  lists.set_cache_match(v1::BlockListConfig::LOOSE);
+  lists.set_short_bias(7);
+  lists.set_last_dense_blocks(1);
+  lists.set_sink_blocks(2);
+  lists.set_forced_in_budget(true);
+  lists.mutable_dense_layers();
+  const absl::StatusOr<ServerConfig> config = ServerConfigFrom(flags);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->engine.threshold_table, "thresholds");
+  const AttentionSettings& settings = config->engine.attention;
+  EXPECT_EQ(settings.shadow_interval, 100);
+  EXPECT_EQ(settings.top_theta.placement, ThresholdPlacement::kPost);
+  EXPECT_EQ(settings.top_theta.value_mean, ValueMean::kAll);
+  EXPECT_FALSE(settings.top_theta.promotes);
+  ASSERT_EQ(settings.top_theta.layers.size(), 1u);
+  EXPECT_EQ(settings.top_theta.layers[0].layer, 3);
+  EXPECT_EQ(settings.top_theta.layers[0].k, 512);
+  EXPECT_EQ(settings.block_lists.schedule.form, BudgetForm::kPaper);
+  EXPECT_EQ(settings.block_lists.schedule.short_bias, 7);
+  EXPECT_EQ(settings.block_lists.schedule.long_bias, 30);
+  EXPECT_EQ(settings.block_lists.schedule.last_dense_blocks, 1);
+  EXPECT_EQ(settings.block_lists.value_term, ValueTerm::kRaw);
+  EXPECT_EQ(settings.block_lists.cache_match, CacheMatch::kLoose);
+  EXPECT_EQ(settings.block_lists.forced.sink, 2);
+  EXPECT_EQ(settings.block_lists.forced.local, 4);
+  EXPECT_TRUE(settings.block_lists.forced.in_budget);
+  EXPECT_TRUE(settings.block_lists.dense_layers.empty());
 }
 
 }  // namespace

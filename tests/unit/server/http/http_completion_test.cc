@@ -219,14 +219,43 @@ TEST(HttpCompletionTest, TheHeaderSetsTheLevel) {
       client.Post("/v1/completions", R"({"prompt":"x"})", "x-attention-level: off\r\n").status,
       200);
   const HttpResponse reply =
-      client.Post("/v1/completions", R"({"prompt":"x"})", "x-attention-level: light\r\n");
+      client.Post("/v1/completions", R"({"prompt":"x"})", "x-attention-level: extreme\r\n");
   EXPECT_EQ(reply.status, 400);
   EXPECT_EQ(Json::parse(reply.body)["error"]["param"], "x-attention-level");
   EXPECT_EQ(client
                 .Post("/v1/completions", R"({"prompt":"x","attention":"off"})",
-                      "x-attention-level: light\r\n")
+                      "x-attention-level: extreme\r\n")
                 .status,
             200);
+}
+
+TEST(HttpCompletionTest, ALevelThatNeedsATableSaysWhatToDo) {
+  ServerFixture server;
+  HttpClient client(server.StartHttp());
+  const HttpResponse level =
+      client.Post("/v1/completions", R"({"prompt":"x","attention":"balanced"})");
+  EXPECT_EQ(level.status, 400);
+  EXPECT_NE(level.body.find("thresher calibrate"), std::string::npos) << level.body;
+  const HttpResponse policy = client.Post(
+      "/v1/completions", R"({"prompt":"x","attention":{"decode":{"policy":"top_theta","k":256}}})");
+  EXPECT_EQ(policy.status, 400);
+  EXPECT_EQ(Json::parse(policy.body)["error"]["param"], "attention.decode.policy");
+  EXPECT_NE(policy.body.find("thresher calibrate"), std::string::npos) << policy.body;
+}
+
+TEST(HttpCompletionTest, UsageEchoesWhatAttentionRead) {
+  ServerFixture server;
+  HttpClient client(server.StartHttp());
+  const Json body = Json::parse(client.Post("/v1/completions", R"({"prompt":"x"})").body);
+  const Json& details = body["usage"]["attention_details"];
+  EXPECT_EQ(details["prefill_policy"], "dense");
+  EXPECT_EQ(details["decode_policy"], "dense");
+  EXPECT_FALSE(details.contains("k"));
+  for (const char* name : {"v_rows_total", "v_rows_read", "k_rows_read", "kv_bytes_read",
+                           "kv_bytes_dense", "blocks_selected", "blocks_total"}) {
+    EXPECT_TRUE(details[name].is_number_integer()) << name;
+  }
+  EXPECT_TRUE(details["dense_fallbacks"].is_object());
 }
 
 TEST(HttpCompletionTest, AFullQueueIs429) {

@@ -44,10 +44,7 @@ TEST(AttentionMappingTest, ErrorsNameTheField) {
   } cases[] = {
       {{.given = true, .level = "extreme", .prefill = {}, .decode = {}}, "", "attention.level"},
       {{}, "extreme", "x-attention-level"},
-      {{.given = true,
-        .level = {},
-        .prefill = {},
-        .decode = {.policy = "top_theta", .parameters = {}}},
+      {{.given = true, .level = {}, .prefill = {}, .decode = {.policy = "stem", .parameters = {}}},
        "",
        "attention.decode.policy"},
       {{.given = true,
