@@ -98,8 +98,10 @@ KvCacheLayer PagedAttention::CacheOf(int layer_index) {
 }
 
 absl::Status PagedAttention::Run(int layer_index, TensorView q, TensorView out, Stream& stream) {
-  const AttentionLayer layer{
-      .q = q, .cache = pool_.Layer(layer_index), .scale = scale_, .out = out};
+  AttentionLayer layer{.q = q, .cache = pool_.Layer(layer_index), .scale = scale_, .out = out};
+  if (survivors_ != nullptr) {
+    layer.survivors = survivors_ + layer_index * q.shape[0] * shape_.num_heads;
+  }
   for (const std::unique_ptr<AttentionGroup>& group : groups_) {
     if (group->empty()) continue;
     if (absl::Status status = group->Run(layer_index, layer, pass_, stream); !status.ok()) {

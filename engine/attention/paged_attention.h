@@ -46,6 +46,9 @@ class PagedAttention final : public StepAttention {
   bool decodes_sparsely() const;
   // How the layers that follow run; Plan sets kNone. Others need shadow_interval in the settings.
   void SetShadowPass(ShadowPass pass) { pass_ = pass; }
+  // For evaluation, with steps of one sequence: writes each thresholded row's survivors to
+  // survivors [num_layers, rows of the step, num_heads]. Until called with null.
+  void ObserveSurvivors(std::int32_t* survivors) { survivors_ = survivors; }
 
   KvCacheLayer CacheOf(int layer_index) override;
   absl::Status Run(int layer_index, TensorView q, TensorView out, Stream& stream) override;
@@ -64,6 +67,7 @@ class PagedAttention final : public StepAttention {
   std::vector<std::unique_ptr<AttentionGroup>> groups_;
   std::size_t num_sequences_ = 0;  // of the step
   ShadowPass pass_ = ShadowPass::kNone;
+  std::int32_t* survivors_ = nullptr;
 };
 
 }  // namespace thresher

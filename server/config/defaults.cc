@@ -45,6 +45,19 @@ v1::GenerateConfig DefaultGenerateConfig() {
   return config;
 }
 
+v1::EvaluateConfig DefaultEvaluateConfig() {
+  v1::EvaluateConfig config;
+  config.set_prompt_tokens(512);
+  config.set_windows(1);
+  config.set_first_position(1024);
+  config.set_task_tokens(4096);
+  config.set_context_factor(1);
+  config.set_shadow_interval(8);
+  config.set_max_loss(0.01);
+  config.set_seed(1);
+  return config;
+}
+
 v1::BenchServeConfig DefaultBenchServeConfig() {
   v1::BenchServeConfig config;
   config.set_host("127.0.0.1");

@@ -43,10 +43,10 @@ Json ChoiceJson(const ChoiceReading& reading) {
           {"kl", IntervalJson(reading.kl)},
           {"top_agreement", IntervalJson(reading.top_agreement)},
           {"v_row_share", reading.value_row_share},
-          {"v_row_share_per_head", reading.head_row_share},
+          {"v_row_share_at_end", reading.value_row_share_at_end},
           {"block_density", reading.block_density},
           {"output_error", reading.output_error},
-          {"heads_within_half_and_double", reading.pairs_within_target},
+          {"heads_within_half_and_double", reading.heads_within_target},
           {"buckets", buckets},
           {"tasks", TasksJson(reading.tasks)}};
 }

@@ -31,11 +31,11 @@ struct ChoiceReading {
   Interval perplexity_increase;  // relative to dense
   Interval kl;
   Interval top_agreement;
-  double value_row_share = 1;  // decode rows: union over a KV head's query heads, all layers
-  double head_row_share = 1;   // decode rows: mean over query heads alone
-  double block_density = 1;    // prefill blocks selected / causal ones
+  double value_row_share = 1;         // decode rows: union over a KV head's query heads, all layers
+  double value_row_share_at_end = 1;  // of the last rows of each window alone
+  double block_density = 1;           // prefill blocks selected / causal ones
   double output_error = 0;  // mean over layers of ‖o − o_dense‖ / ‖o_dense‖, sampled rows
-  double pairs_within_target = 1;  // share of (layer, head) with mean survivors / k in [0.5, 2]
+  double heads_within_target = 1;  // share of (layer, head) with mean survivors / k in [0.5, 2]
   std::vector<LengthBucketReading> buckets;
   std::vector<std::pair<std::string, double>> tasks;  // task and mean score, 0 … 1
 };

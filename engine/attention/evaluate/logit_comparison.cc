@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 
 namespace thresher {
 namespace {
@@ -13,37 +12,51 @@ struct Normaliser {
 };
 
 // ln Σ exp(x): exponentials in float, which are within 1e-7 of themselves, added up in double.
-Normaliser Normalise(std::span<const float> logits) {
+// `terms`, if given, are left as exp(x − the largest).
+Normaliser Normalise(std::span<const float> logits, float* terms) {
   Normaliser result;
   result.top =
       static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   const float largest = logits[result.top];
   double sum = 0;
-  for (const float logit : logits) sum += static_cast<double>(std::exp(logit - largest));
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const float term = std::exp(logits[i] - largest);
+    sum += static_cast<double>(term);
+    if (terms != nullptr) terms[i] = term;
+  }
   result.log_sum = static_cast<double>(largest) + std::log(sum);
   return result;
 }
 
 }  // namespace
 
-LogitComparison CompareLogits(std::span<const float> dense, std::span<const float> sparse,
-                              std::int32_t target) {
-  const Normaliser of_dense = Normalise(dense), of_sparse = Normalise(sparse);
+void DenseDistribution::Set(std::span<const float> logits) {
+  logits_.assign(logits.begin(), logits.end());
+  probabilities_.resize(logits.size());
+  const Normaliser normaliser = Normalise(logits, probabilities_.data());
+  log_sum_ = normaliser.log_sum;
+  top_ = normaliser.top;
+  const auto factor = static_cast<float>(std::exp(static_cast<double>(logits_[top_]) - log_sum_));
+  for (float& probability : probabilities_) probability *= factor;
+}
+
+LogitComparison DenseDistribution::Compare(std::span<const float> logits,
+                                           std::int32_t target) const {
+  const Normaliser normaliser = Normalise(logits, nullptr);
   const auto at = static_cast<std::size_t>(target);
   LogitComparison result;
-  result.dense_nll = of_dense.log_sum - static_cast<double>(dense[at]);
-  result.sparse_nll = of_sparse.log_sum - static_cast<double>(sparse[at]);
-  result.same_top = of_dense.top == of_sparse.top;
-  // Σ p (ln p − ln q) with ln p − ln q = (x − y) − (ln Z − ln Z'), free of the cancellation of two
-  // large logarithms.
-  const double shift = of_dense.log_sum - of_sparse.log_sum;
-  const float dense_log_sum = static_cast<float>(of_dense.log_sum);
-  double kl = 0;
-  for (std::size_t i = 0; i < dense.size(); ++i) {
-    const double p = static_cast<double>(std::exp(dense[i] - dense_log_sum));
-    kl += p * (static_cast<double>(dense[i]) - static_cast<double>(sparse[i]) - shift);
+  result.dense_nll = log_sum_ - static_cast<double>(logits_[at]);
+  result.sparse_nll = normaliser.log_sum - static_cast<double>(logits[at]);
+  result.same_top = top_ == normaliser.top;
+  // Σ p (ln p − ln q) = Σ p (x − y) − (ln Z − ln Z'): free of the cancellation of two large
+  // logarithms.
+  double sum = 0, mass = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const auto p = static_cast<double>(probabilities_[i]);
+    sum += p * static_cast<double>(logits_[i] - logits[i]);
+    mass += p;
   }
-  result.kl = std::max(0.0, kl);
+  result.kl = std::max(0.0, sum / mass - (log_sum_ - normaliser.log_sum));
   return result;
 }
 

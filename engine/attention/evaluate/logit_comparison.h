@@ -1,8 +1,10 @@
-// How far one next-token distribution is from another, and what both make of the token that came.
+// How far next-token distributions are from a dense one, and what both make of the token that came.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace thresher {
 
@@ -13,8 +15,18 @@ struct LogitComparison {
   bool same_top = false;  // both have the same most likely token (of equals, the lowest id)
 };
 
-// Logits of one row each, [vocab_size]; target below vocab_size. Sums are double.
-LogitComparison CompareLogits(std::span<const float> dense, std::span<const float> sparse,
-                              std::int32_t target);
+// The dense distribution of one row, against which others are compared. One thread.
+class DenseDistribution final {
+ public:
+  // Logits [vocab_size].
+  void Set(std::span<const float> logits);
+  // `logits` as long as the dense ones; target below vocab_size. Sums are double.
+  LogitComparison Compare(std::span<const float> logits, std::int32_t target) const;
+
+ private:
+  std::vector<float> logits_, probabilities_;
+  double log_sum_ = 0;
+  std::size_t top_ = 0;
+};
 
 }  // namespace thresher

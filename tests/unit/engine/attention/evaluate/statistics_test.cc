@@ -31,7 +31,14 @@ TEST(BootstrapMean, CoversTheNormalInterval) {
   EXPECT_NEAR(interval.lower, -0.098, 0.01);
 }
 
-TEST(CompareLogits, KnowsTheClosedForm) {
+LogitComparison CompareLogits(const std::vector<float>& dense, const std::vector<float>& sparse,
+                              std::int32_t target) {
+  DenseDistribution distribution;
+  distribution.Set(dense);
+  return distribution.Compare(sparse, target);
+}
+
+TEST(DenseDistribution, KnowsTheClosedForm) {
   // p = (1/2, 1/4, 1/4), q = (1/4, 1/2, 1/4): KL = 1/2 ln 2 − 1/4 ln 2.
   const std::vector<float> dense = {std::log(2.0f) + 5, 5, 5},
                            sparse = {-3, std::log(2.0f) - 3, -3};
@@ -42,7 +49,7 @@ TEST(CompareLogits, KnowsTheClosedForm) {
   EXPECT_FALSE(result.same_top);
 }
 
-TEST(CompareLogits, EqualRowsAreAtZero) {
+TEST(DenseDistribution, EqualRowsAreAtZero) {
   std::vector<float> logits;
   for (int i = 0; i < 1000; ++i) logits.push_back(std::sin(static_cast<float>(i)) * 8);
   const LogitComparison result = CompareLogits(logits, logits, 3);

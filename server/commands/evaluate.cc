@@ -1,0 +1,216 @@
+// `thresher evaluate`: what attention choices cost and lose on given text.
+#include "engine/attention/evaluate/evaluate.h"
+
+#include <google/protobuf/text_format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "server/commands/command_line.h"
+#include "server/commands/commands.h"
+#include "server/config/attention_config.h"
+#include "server/config/defaults.h"
+#include "server/config/server_config.h"
+#include "server/http/json_request.h"
+#include "server/requests/attention_mapping.h"
+
+namespace thresher {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: thresher evaluate --model PATH --text FILE... --attention CHOICE... [flags]\n"
+    "       thresher evaluate --model PATH --tune-on FILE... --report-on FILE... --max-loss X\n"
+    "                         --attention CHOICE... [flags]\n"
+    "Runs every window of the texts dense and under each choice, and compares the next-token\n"
+    "distributions. A CHOICE is \"[NAME:]LEVEL_OR_JSON[|SETTINGS]\": a level, or the JSON object "
+    "of\n"
+    "the HTTP API; SETTINGS are fields of the configuration file, e.g.\n"
+    "  'post:{\"decode\":{\"policy\":\"top_theta\",\"k\":128}}|top_theta { placement: POST }'\n";
+
+absl::StatusOr<std::vector<EvaluationText>> ReadTexts(
+    const google::protobuf::RepeatedPtrField<std::string>& paths) {
+  std::vector<EvaluationText> texts;
+  for (const std::string& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream text;
+    if (!file || !(text << file.rdbuf())) {
+      return absl::NotFoundError(absl::StrCat("cannot read text ", path));
+    }
+    texts.push_back({path.substr(path.find_last_of('/') + 1), text.str()});
+  }
+  return texts;
+}
+
+// A name is what stands before a ':' that comes before any '{'.
+std::string TakeName(std::string& text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos || colon > text.find('{')) return text;
+  const std::string name = text.substr(0, colon);
+  text.erase(0, colon + 1);
+  return name;
+}
+
+absl::StatusOr<EvaluatedChoice> ReadChoice(const std::string& given, const ServerConfig& config) {
+  const std::size_t bar = given.find('|');
+  std::string text = given.substr(0, bar);
+  EvaluatedChoice choice;
+  choice.name = TakeName(text);
+  const absl::StatusOr<AttentionWish> wish = ReadAttentionText(text);
+  if (!wish.ok()) return wish.status();
+  absl::StatusOr<AttentionChoice> resolved =
+      ResolveAttention(*wish, "", "", config.levels, config.default_level);
+  if (!resolved.ok()) return resolved.status();
+  choice.choice = *std::move(resolved);
+  v1::ServeConfig settings;
+  if (bar != std::string::npos &&
+      !google::protobuf::TextFormat::ParseFromString(given.substr(bar + 1), &settings)) {
+    return absl::InvalidArgumentError("its settings are not fields of the configuration file");
+  }
+  if (absl::Status status = FillAttentionSettings(settings, choice.settings); !status.ok()) {
+    return status;
+  }
+  return choice;
+}
+
+absl::StatusOr<EvaluateOptions> ReadOptions(const v1::EvaluateConfig& flags) {
+  v1::ServeConfig settings = DefaultServeConfig();
+  settings.set_model(flags.model());
+  settings.set_threads(flags.threads());
+  const absl::StatusOr<ServerConfig> config = ServerConfigFrom(settings);
+  if (!config.ok()) return config.status();
+  const bool tunes = flags.tune_on_size() > 0 || flags.report_on_size() > 0;
+  if (tunes && (flags.tune_on_size() == 0 || flags.report_on_size() == 0)) {
+    return absl::InvalidArgumentError("--tune-on and --report-on go together");
+  }
+  if (tunes == (flags.text_size() > 0)) {
+    return absl::InvalidArgumentError("give either --text, or --tune-on and --report-on");
+  }
+  EvaluateOptions options;
+  options.model_path = flags.model();
+  options.threshold_table = flags.threshold_table();
+  options.context_factor = flags.context_factor();
+  absl::StatusOr<std::vector<EvaluationText>> texts =
+      ReadTexts(tunes ? flags.tune_on() : flags.text());
+  if (!texts.ok()) return texts.status();
+  options.texts = *std::move(texts);
+  for (const std::string& given : flags.attention()) {
+    absl::StatusOr<EvaluatedChoice> choice = ReadChoice(given, *config);
+    if (!choice.ok()) {
+      return absl::Status(
+          choice.status().code(),
+          absl::StrCat("--attention '", given, "': ", std::string(choice.status().message())));
+    }
+    options.choices.push_back(*std::move(choice));
+  }
+  options.prompt_tokens = flags.prompt_tokens();
+  options.window_tokens = flags.window_tokens();
+  options.num_windows = flags.windows();
+  options.first_position = flags.first_position();
+  options.num_tasks = flags.tasks();
+  options.task_tokens = flags.task_tokens();
+  options.shadow_interval = flags.shadow_interval();
+  options.seed = static_cast<std::uint64_t>(flags.seed());
+  options.backend = config->engine.backend;
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  return options;
+}
+
+// A line that is written over on a terminal, or one for each tenth of the work.
+class ProgressLine final {
+ public:
+  void operator()(std::int64_t done, std::int64_t total) {
+    const double seconds = absl::ToDoubleSeconds(absl::Now() - start_);
+    const double share = static_cast<double>(done) / static_cast<double>(total);
+    const auto tenth = static_cast<int>(share * 10);
+    if (!is_terminal_ && tenth == tenth_) return;
+    tenth_ = tenth;
+    std::cerr << absl::StrFormat("%s%3.0f %%, %.0f s left  %s", is_terminal_ ? "\r" : "",
+                                 100 * share, seconds / share * (1 - share),
+                                 is_terminal_ && done < total ? "" : "\n");
+  }
+
+ private:
+  const bool is_terminal_ = isatty(STDERR_FILENO) != 0;
+  const absl::Time start_ = absl::Now();
+  int tenth_ = -1;
+};
+
+void Print(const EvaluationReport& report) {
+  std::cout << absl::StrFormat("dense: perplexity %.4f over %d tokens\n", report.dense_perplexity,
+                               report.num_tokens);
+  for (const ChoiceReading& r : report.choices) {
+    std::cout << absl::StrFormat(
+        "%s: V rows %.1f %% (at the end %.1f %%), blocks %.1f %%, perplexity +%.3f %% (to %.3f "
+        "%%), "
+        "KL %.5f (to %.5f), same top %.2f %%, heads within half and double %.1f %%\n",
+        r.name, 100 * r.value_row_share, 100 * r.value_row_share_at_end, 100 * r.block_density,
+        100 * r.perplexity_increase.mean, 100 * r.perplexity_increase.upper, r.kl.mean, r.kl.upper,
+        100 * r.top_agreement.mean, 100 * r.heads_within_target);
+  }
+}
+
+absl::Status Write(const std::string& path, const std::string& text) {
+  if (path.empty()) return absl::OkStatus();
+  std::ofstream file(path, std::ios::binary);
+  if (!(file << text) || !file.flush()) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  }
+  return absl::OkStatus();
+}
+
+// Before hours of work, not after.
+absl::Status CheckWritable(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::binary | std::ios::app)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("cannot write ", path));
+}
+
+absl::StatusOr<EvaluationReport> Tune(const v1::EvaluateConfig& flags, EvaluateOptions options) {
+  absl::StatusOr<EvaluationReport> tuned = Evaluate(options, ProgressLine());
+  if (!tuned.ok()) return tuned.status();
+  Print(*tuned);
+  const int best = CheapestWithin(*tuned, flags.max_loss());
+  if (best < 0) {
+    return absl::NotFoundError(absl::StrCat("no choice keeps the perplexity increase within ",
+                                            flags.max_loss(), " on the texts of --tune-on"));
+  }
+  options.choices = {options.choices[static_cast<std::size_t>(best)]};
+  std::cout << "chosen: " << options.choices[0].name << std::endl;
+  absl::StatusOr<std::vector<EvaluationText>> texts = ReadTexts(flags.report_on());
+  if (!texts.ok()) return texts.status();
+  options.texts = *std::move(texts);
+  return Evaluate(options, ProgressLine());
+}
+
+}  // namespace
+
+int RunEvaluate(const std::vector<std::string>& arguments) {
+  v1::EvaluateConfig flags = DefaultEvaluateConfig();
+  if (std::optional<int> end = ReadCommandLine(kUsage, arguments, flags)) return *end;
+  absl::StatusOr<EvaluateOptions> options = ReadOptions(flags);
+  absl::Status status = options.status();
+  if (status.ok()) status = CheckWritable(flags.json());
+  if (status.ok()) status = CheckWritable(flags.html());
+  if (!status.ok()) {
+    Fail(status);
+    return 2;
+  }
+  options->command = "thresher evaluate";
+  for (const std::string& argument : arguments) absl::StrAppend(&options->command, " ", argument);
+  const absl::StatusOr<EvaluationReport> report =
+      flags.tune_on_size() > 0 ? Tune(flags, *options) : Evaluate(*options, ProgressLine());
+  if (!report.ok()) return Fail(report.status());
+  Print(*report);
+  status = Write(flags.json(), ReportAsJson(*report));
+  if (status.ok()) status = Write(flags.html(), ReportAsHtml(*report));
+  return status.ok() ? 0 : Fail(status);
+}
+
+}  // namespace thresher

@@ -1,0 +1,115 @@
+// An evaluation of the real model on a short text: what must be zero is, and what is read is told.
+#include "engine/attention/evaluate/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/attention/model_fingerprint.h"
+#include "engine/attention/threshold_file.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/test_environment.h"
+#include "tests/support/threshold_tables.h"
+
+namespace thresher {
+namespace {
+
+std::string Text(int num_sentences) {
+  std::string text;
+  for (int i = 0; i < num_sentences; ++i) {
+    text += "Traveller " + std::to_string(i * 7) + " reached the harbour before the rain came. ";
+  }
+  return text;
+}
+
+// Keeps the keys whose score is above the row's mean, whatever k.
+ThresholdContents AboveTheMean(const std::string& model) {
+  const std::unique_ptr<ModelFiles> files = ModelFiles::Open(model).value();
+  const ModelConfig& config = files->config();
+  ThresholdContents table = testing::SampleTable({.num_layers = config.num_layers,
+                                                  .num_heads = config.num_heads,
+                                                  .num_kv_heads = config.num_kv_heads,
+                                                  .head_dim = config.head_dim});
+  for (PlacementThresholds& placement : table.placements) {
+    std::fill(placement.theta.begin(), placement.theta.end(), 0.0f);
+  }
+  table.fingerprint = FingerprintOf(*files, config, DType::kBF16).value();
+  return table;
+}
+
+class EvaluateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::optional<std::string> model = testing::RealModelPath();
+    if (!model.has_value()) {
+      ASSERT_FALSE(testing::RealModelIsRequired());
+      GTEST_SKIP() << "the model is not there";
+    }
+    options_.model_path = *model;
+    options_.backend.max_isa = testing::TestMaxIsa();
+    options_.texts = {{"travel", Text(40)}};
+    options_.prompt_tokens = 96;
+    options_.window_tokens = 256;
+    options_.first_position = 64;
+    options_.shadow_interval = 1;
+  }
+
+  EvaluateOptions options_;
+};
+
+TEST_F(EvaluateTest, DenseIsItselfAndThresholdsReadLess) {
+  const testing::TempFolder folder;
+  options_.threshold_table = folder.path() + "/table";
+  ASSERT_TRUE(WriteThresholdFile(AboveTheMean(options_.model_path), options_.threshold_table).ok());
+  AttentionChoice sparse;
+  sparse.decode = {"top_theta", {{"k", 16}}};
+  options_.choices = {{"dense", {}, {}}, {"sparse", sparse, {}}};
+  const absl::StatusOr<EvaluationReport> report = Evaluate(options_, {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->num_tokens, 192);
+  EXPECT_GT(report->dense_perplexity, 1);
+  ASSERT_EQ(report->choices.size(), 2u);
+  const ChoiceReading& dense = report->choices[0];
+  EXPECT_EQ(dense.kl.upper, 0);
+  EXPECT_EQ(dense.perplexity_increase.upper, 0);
+  EXPECT_EQ(dense.top_agreement.lower, 1);
+  EXPECT_EQ(dense.value_row_share, 1);
+  EXPECT_EQ(dense.perplexity, report->dense_perplexity);
+  const ChoiceReading& thresholded = report->choices[1];
+  EXPECT_GT(thresholded.kl.mean, 0);
+  EXPECT_GE(thresholded.kl.upper, thresholded.kl.lower);
+  EXPECT_GT(thresholded.value_row_share, 0.05);
+  EXPECT_LT(thresholded.value_row_share, 1);
+  EXPECT_GT(thresholded.output_error, 0);
+  EXPECT_LT(thresholded.output_error, 1);
+  const LengthBucketReading& shortest = thresholded.buckets[0];
+  EXPECT_EQ(shortest.num_tokens, 192);
+  EXPECT_GT(shortest.selected_per_target, 0);
+  EXPECT_GT(shortest.dropped_mass, 0);
+  EXPECT_LT(shortest.dropped_mass, 1);
+  EXPECT_EQ(thresholded.buckets[2].num_tokens, 0);
+  EXPECT_EQ(CheapestWithin(*report, 1e9), 1);
+  EXPECT_EQ(CheapestWithin(*report, 0), 0);
+  EXPECT_EQ(CheapestWithin(*report, -1), -1);
+
+  const std::string json = ReportAsJson(*report), html = ReportAsHtml(*report);
+  EXPECT_NE(json.find("\"name\": \"sparse\""), std::string::npos);
+  EXPECT_NE(html.find("<svg"), std::string::npos);
+  EXPECT_EQ(html.find("nan"), std::string::npos);
+}
+
+TEST_F(EvaluateTest, ErrorsNameTheTextOrTheChoice) {
+  options_.choices = {{"mine", {}, {}}};
+  options_.choices[0].choice.decode = {"top_theta", {{"k", 64}}};
+  const auto message = [&] { return std::string(Evaluate(options_, {}).status().message()); };
+  EXPECT_EQ(message().substr(0, 6), "mine: ") << message();
+  options_.texts = {{"short", "Only a few words."}};
+  EXPECT_EQ(message().substr(0, 7), "short: ") << message();
+  options_.window_tokens = 1 << 20;
+  EXPECT_EQ(message(), "window_tokens is 1048576; the model's context is 8192");
+  options_.choices.clear();
+  EXPECT_EQ(message(), "choices is empty; give at least one");
+}
+
+}  // namespace
+}  // namespace thresher
