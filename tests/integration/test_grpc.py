@@ -113,7 +113,9 @@ def test_tokens_models_policies_and_load(stubs, channel):
     assert stub.Detokenize(messages.DetokenizeRequest(token_ids=tokens)).text == "Hello \U0001f600"
     assert stub.ListModels(messages.ListModelsRequest()).models[0].max_model_len >= 2048
     policies = stub.ListAttentionPolicies(messages.ListAttentionPoliciesRequest())
-    assert [policy.name for policy in policies.policies] == ["dense"]
+    assert [policy.name for policy in policies.policies] == [
+        "dense", "top_theta", "stem", "uniform", "streaming", "xattention"
+    ]
     assert policies.default_level == "off"
     assert stub.GetLoad(messages.GetLoadRequest()).running == 0
 
