@@ -32,14 +32,17 @@ step "build"
 # Only the first time: ninja runs CMake again itself when its files change.
 [[ -f build/cpu/build.ninja ]] || cmake --preset cpu
 cmake --build --preset cpu -j "${THRESHER_JOBS:-$(nproc)}" --target thresher
+table=()
 if [[ -z $model ]]; then
   step "model"
   model=$(bash deploy/scripts/fetch_model.sh)
+  table=(--threshold-table deploy/config/smollm2-135m.thr)
 fi
 
 step "serve $model"
 url=http://127.0.0.1:$port
-build/cpu/thresher serve --model "$model" --http-port "$port" --grpc-port "$((port + 1))" &
+build/cpu/thresher serve --model "$model" "${table[@]}" --http-port "$port" \
+  --grpc-port "$((port + 1))" &
 server=$!
 answer=$(mktemp)
 stop() {

@@ -15,6 +15,7 @@ constexpr char kUsage[] =
     "  serve     serve a model over HTTP and gRPC\n"
     "  generate  print a completion\n"
     "  evaluate  measure what sparse attention costs and loses on a text\n"
+    "  calibrate make a model's threshold table for sparse attention\n"
     "  bench     measure: bench offline, bench serve, bench scheduler\n"
     "thresher COMMAND --help lists a command's flags\n";
 
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
   if (command == "serve") return thresher::RunServe(rest);
   if (command == "generate") return thresher::RunGenerate(rest);
   if (command == "evaluate") return thresher::RunEvaluate(rest);
+  if (command == "calibrate") return thresher::RunCalibrate(rest);
   if (command == "bench") return thresher::RunBench(rest);
   if (command == "--help" || command == "-h" || command == "help") {
     std::cout << kUsage;

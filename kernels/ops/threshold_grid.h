@@ -40,8 +40,10 @@ inline GridPlace PlaceOnAxis(std::span<const float> axis, float value, Threshold
   const auto above = std::upper_bound(axis.begin(), axis.end(), value);
   const int index = static_cast<int>(above - axis.begin()) - 1;
   if (lookup == ThresholdLookup::kNearest) {
-    // Nearest in the number itself, as the published method looks it up; ties go down.
-    const float low = std::exp(axis[index]), high = std::exp(axis[index + 1]), at = std::exp(value);
+    // Nearest in the number itself, as the published method looks it up; ties go down, so numbers
+    // must be whole again after the exponential (f32 logarithms tell them apart to 10^5 and more).
+    const auto whole = [](float log) { return std::round(std::exp(log)); };
+    const float low = whole(axis[index]), high = whole(axis[index + 1]), at = whole(value);
     return {at - low <= high - at ? index : index + 1, 0};
   }
   return {index, (value - axis[index]) / (axis[index + 1] - axis[index])};

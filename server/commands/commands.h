@@ -10,6 +10,7 @@ namespace thresher {
 int RunServe(const std::vector<std::string>& arguments);
 int RunGenerate(const std::vector<std::string>& arguments);
 int RunEvaluate(const std::vector<std::string>& arguments);
+int RunCalibrate(const std::vector<std::string>& arguments);
 // "serve", "offline" or "scheduler" comes first.
 int RunBench(const std::vector<std::string>& arguments);
 int RunBenchServe(const std::vector<std::string>& arguments);

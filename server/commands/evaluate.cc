@@ -2,18 +2,16 @@
 #include "engine/attention/evaluate/evaluate.h"
 
 #include <google/protobuf/text_format.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "server/commands/command_line.h"
 #include "server/commands/commands.h"
+#include "server/commands/progress_line.h"
 #include "server/config/attention_config.h"
 #include "server/config/defaults.h"
 #include "server/config/server_config.h"
@@ -121,26 +119,6 @@ absl::StatusOr<EvaluateOptions> ReadOptions(const v1::EvaluateConfig& flags) {
   return options;
 }
 
-// A line that is written over on a terminal, or one for each tenth of the work.
-class ProgressLine final {
- public:
-  void operator()(std::int64_t done, std::int64_t total) {
-    const double seconds = absl::ToDoubleSeconds(absl::Now() - start_);
-    const double share = static_cast<double>(done) / static_cast<double>(total);
-    const auto tenth = static_cast<int>(share * 10);
-    if (!is_terminal_ && tenth == tenth_) return;
-    tenth_ = tenth;
-    std::cerr << absl::StrFormat("%s%3.0f %%, %.0f s left  %s", is_terminal_ ? "\r" : "",
-                                 100 * share, seconds / share * (1 - share),
-                                 is_terminal_ && done < total ? "" : "\n");
-  }
-
- private:
-  const bool is_terminal_ = isatty(STDERR_FILENO) != 0;
-  const absl::Time start_ = absl::Now();
-  int tenth_ = -1;
-};
-
 void Print(const EvaluationReport& report) {
   std::cout << absl::StrFormat("dense: perplexity %.4f over %d tokens\n", report.dense_perplexity,
                                report.num_tokens);
@@ -172,8 +150,15 @@ absl::Status CheckWritable(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat("cannot write ", path));
 }
 
+absl::StatusOr<EvaluationReport> EvaluateVisibly(const EvaluateOptions& options) {
+  ProgressLine line("evaluate", /*enabled=*/true);
+  return Evaluate(options, [&line](std::int64_t done, std::int64_t total) {
+    line.Show(static_cast<double>(done) / static_cast<double>(total), 0, "");
+  });
+}
+
 absl::StatusOr<EvaluationReport> Tune(const v1::EvaluateConfig& flags, EvaluateOptions options) {
-  absl::StatusOr<EvaluationReport> tuned = Evaluate(options, ProgressLine());
+  absl::StatusOr<EvaluationReport> tuned = EvaluateVisibly(options);
   if (!tuned.ok()) return tuned.status();
   Print(*tuned);
   const int best = CheapestWithin(*tuned, flags.max_loss());
@@ -186,7 +171,7 @@ absl::StatusOr<EvaluationReport> Tune(const v1::EvaluateConfig& flags, EvaluateO
   absl::StatusOr<std::vector<EvaluationText>> texts = ReadTexts(flags.report_on());
   if (!texts.ok()) return texts.status();
   options.texts = *std::move(texts);
-  return Evaluate(options, ProgressLine());
+  return EvaluateVisibly(options);
 }
 
 }  // namespace
@@ -205,7 +190,7 @@ int RunEvaluate(const std::vector<std::string>& arguments) {
   options->command = "thresher evaluate";
   for (const std::string& argument : arguments) absl::StrAppend(&options->command, " ", argument);
   const absl::StatusOr<EvaluationReport> report =
-      flags.tune_on_size() > 0 ? Tune(flags, *options) : Evaluate(*options, ProgressLine());
+      flags.tune_on_size() > 0 ? Tune(flags, *options) : EvaluateVisibly(*options);
   if (!report.ok()) return Fail(report.status());
   Print(*report);
   status = Write(flags.json(), ReportAsJson(*report));

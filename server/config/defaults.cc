@@ -58,6 +58,16 @@ v1::EvaluateConfig DefaultEvaluateConfig() {
   return config;
 }
 
+v1::CalibrateConfig DefaultCalibrateConfig() {
+  v1::CalibrateConfig config;
+  config.set_windows(24);
+  config.set_rows_per_length(64);
+  config.set_seed(1);
+  config.set_kv_cache_dtype("bf16");
+  config.set_import_placement("pre");
+  return config;
+}
+
 v1::BenchServeConfig DefaultBenchServeConfig() {
   v1::BenchServeConfig config;
   config.set_host("127.0.0.1");

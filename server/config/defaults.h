@@ -8,6 +8,7 @@ namespace thresher {
 v1::ServeConfig DefaultServeConfig();
 v1::GenerateConfig DefaultGenerateConfig();
 v1::EvaluateConfig DefaultEvaluateConfig();
+v1::CalibrateConfig DefaultCalibrateConfig();
 v1::BenchServeConfig DefaultBenchServeConfig();
 v1::BenchOfflineConfig DefaultBenchOfflineConfig();
 v1::BenchSchedulerConfig DefaultBenchSchedulerConfig();
