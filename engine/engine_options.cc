@@ -33,6 +33,10 @@ absl::Status EngineOptions::Validate() const {
     return absl::InvalidArgumentError("stalled_reader_timeout must be above zero");
   }
   if (absl::Status status = attention.Validate(); !status.ok()) return status;
+  if (backend.batch_invariant && attention.block_lists.cache_match == CacheMatch::kLoose) {
+    return absl::InvalidArgumentError(
+        "block_lists.cache_match is LOOSE, an approximation; --batch-invariant forbids it");
+  }
   SchedulerOptions filled = scheduler;
   filled.num_blocks = filled.max_sequence_length = 1;
   return filled.Validate();

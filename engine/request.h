@@ -106,7 +106,7 @@ class RequestHandle {
   // One choice ends, with kStop (its stop string was found), while the others go on. No effect on
   // a choice that has ended or does not exist.
   virtual void CancelChoice(int choice) = 0;
-  // Complete once every choice has finished.
+  // Up to the events that have been published; complete once every choice has finished.
   virtual RequestUsage usage() const = 0;
   // There once the first token has come, if prompt_logprobs was asked for.
   virtual const PromptLogprobs* prompt_logprobs() const = 0;

@@ -14,8 +14,9 @@ void StreamPublisher::Stage(const std::shared_ptr<OpenRequest>& request, TokenEv
 void StreamPublisher::Publish(absl::Time now, std::vector<std::shared_ptr<OpenRequest>>& stalled) {
   for (const std::shared_ptr<OpenRequest>& request : staged_) {
     request->is_staged = false;
+    // With every event: a reader ends a choice itself where it finds a stop string, and asks then.
+    request->stream->SetUsage(request->usage);
     if (request->num_open_choices == 0) {
-      request->stream->SetUsage(request->usage);
       request->stream->Finish(request->staged);
     } else if (request->stream->Publish(request->staged, now, timeout_) !=
                RequestStream::Reader::kReading) {

@@ -139,6 +139,11 @@ PrefixRules AttentionCatalog::PrefixRulesOf(const AttentionChoice& choice, int p
   const int first = footprint.first_row;
   if (footprint.matches_loosely) {
     AddSpan({.first_token = first, .written = footprint.salt, .also_accepted = 0}, rules.salts);
+    if (decode_salt != 0) {  // a looser match of prompts is none of decoded rows
+      const std::uint64_t after = Join(footprint.salt, decode_salt);
+      AddSpan({.first_token = prompt_length, .written = after, .also_accepted = after},
+              rules.salts);
+    }
     return rules;
   }
   const std::uint64_t own = footprint.shares_nothing ? Join(footprint.salt, nonce) : footprint.salt;

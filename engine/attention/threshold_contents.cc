@@ -52,6 +52,7 @@ absl::Status CheckNumbers(const std::string& field, std::span<const float> value
 }
 
 constexpr float kHuge = 1e30f;
+constexpr float kTiny = 1e-30f;  // of what is divided by
 
 absl::Status CheckPlacement(const ThresholdContents& table, int placement) {
   const PlacementThresholds& values = table.placements[static_cast<std::size_t>(placement)];
@@ -83,11 +84,12 @@ absl::Status CheckValues(const ThresholdContents& table) {
   }
   const std::int64_t heads = std::int64_t{table.num_layers} * table.num_kv_heads;
   absl::Status status = CheckNumbers("values.mean", values.mean, heads, -kHuge, kHuge);
-  if (status.ok()) status = CheckNumbers("values.std", values.std, heads, 0, kHuge);
+  if (status.ok()) status = CheckNumbers("values.std", values.std, heads, kTiny, kHuge);
   if (status.ok()) {
     status = CheckNumbers("values.centred_mean", values.centred_mean, heads, -kHuge, kHuge);
   }
-  if (status.ok()) status = CheckNumbers("values.centred_std", values.centred_std, heads, 0, kHuge);
+  if (status.ok())
+    status = CheckNumbers("values.centred_std", values.centred_std, heads, kTiny, kHuge);
   if (status.ok()) {
     status =
         CheckNumbers("values.mean_value", values.mean_value, heads * table.head_dim, -kHuge, kHuge);

@@ -112,11 +112,18 @@ absl::StatusOr<ThresholdGrid> ThresholdTable::GridOf(int layer, ThresholdPlaceme
                        .lookup = contents_.lookup};
 }
 
-absl::StatusOr<ValueStatistics> ThresholdTable::ValuesOf(int layer, int first_kv_head) const {
+absl::StatusOr<ValueStatistics> ThresholdTable::ValuesOf(int layer, int first_kv_head,
+                                                         int num_kv_heads, int head_dim) const {
   if (absl::Status status = CheckLayer(layer, contents_.num_layers); !status.ok()) return status;
-  if (first_kv_head < 0 || first_kv_head >= contents_.num_kv_heads) {
-    return absl::InvalidArgumentError(absl::StrCat("threshold table: no KV head ", first_kv_head,
-                                                   " among ", contents_.num_kv_heads));
+  if (first_kv_head < 0 || num_kv_heads < 1 ||
+      num_kv_heads > contents_.num_kv_heads - first_kv_head) {
+    return absl::InvalidArgumentError(absl::StrCat("threshold table: no ", num_kv_heads,
+                                                   " KV heads from ", first_kv_head, " on among ",
+                                                   contents_.num_kv_heads));
+  }
+  if (head_dim != contents_.head_dim) {
+    return absl::InvalidArgumentError(absl::StrCat("threshold table: its head_dim is ",
+                                                   contents_.head_dim, ", the model's ", head_dim));
   }
   if (!has_values()) {
     return absl::FailedPreconditionError(

@@ -32,9 +32,10 @@ class ThresholdTable final {
   // the placement. Cheap, but for start-up: a step asks nothing.
   absl::StatusOr<ThresholdGrid> GridOf(int layer, ThresholdPlacement placement, int first_head,
                                        int num_heads) const;
-  // The layer's value statistics from that KV head on. InvalidArgument as above;
-  // FailedPrecondition if the table has none.
-  absl::StatusOr<ValueStatistics> ValuesOf(int layer, int first_kv_head) const;
+  // The layer's value statistics of a rank's KV heads. InvalidArgument as above, or if the heads'
+  // size is another; FailedPrecondition if the table has none.
+  absl::StatusOr<ValueStatistics> ValuesOf(int layer, int first_kv_head, int num_kv_heads,
+                                           int head_dim) const;
 
   bool has_placement(ThresholdPlacement placement) const;
   bool has_values() const { return !contents_.values.mean.empty(); }

@@ -42,6 +42,10 @@ absl::Status CheckFlags(const v1::CalibrateConfig& flags) {
   }
   if (!flags.import_denominators().empty() && !imports) return missing("import-thresholds");
   if (flags.out().empty()) return missing("out");
+  if (flags.import_placement() != "pre" && flags.import_placement() != "post") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--import-placement is '", flags.import_placement(), "'; it must be pre or post"));
+  }
   const auto check = [](const char* flag, std::int64_t value, std::int64_t low,
                         std::int64_t high) -> absl::Status {
     if (value >= low && value <= high) return absl::OkStatus();

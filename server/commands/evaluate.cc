@@ -62,13 +62,19 @@ absl::StatusOr<EvaluatedChoice> ReadChoice(const std::string& given, const Serve
   const absl::StatusOr<AttentionWish> wish = ReadAttentionText(text);
   if (!wish.ok()) return wish.status();
   absl::StatusOr<AttentionChoice> resolved =
-      ResolveAttention(*wish, "", "", config.levels, config.default_level);
+      MergeAttention(*wish, "", "", config.levels, config.default_level);  // the catalog checks it
   if (!resolved.ok()) return resolved.status();
   choice.choice = *std::move(resolved);
   v1::ServeConfig settings;
   if (bar != std::string::npos &&
       !google::protobuf::TextFormat::ParseFromString(given.substr(bar + 1), &settings)) {
     return absl::InvalidArgumentError("its settings are not fields of the configuration file");
+  }
+  v1::ServeConfig others = settings;
+  others.clear_top_theta();
+  others.clear_block_lists();
+  if (others.ByteSizeLong() > 0) {
+    return absl::InvalidArgumentError("its settings may be top_theta and block_lists alone");
   }
   if (absl::Status status = FillAttentionSettings(settings, choice.settings); !status.ok()) {
     return status;
@@ -126,10 +132,14 @@ void Print(const EvaluationReport& report) {
     std::cout << absl::StrFormat(
         "%s: V rows %.1f %% (at the end %.1f %%), blocks %.1f %%, perplexity +%.3f %% (to %.3f "
         "%%), "
-        "KL %.5f (to %.5f), same top %.2f %%, heads within half and double %.1f %%\n",
+        "KL %.5f (to %.5f), same top %.2f %%%s\n",
         r.name, 100 * r.value_row_share, 100 * r.value_row_share_at_end, 100 * r.block_density,
         100 * r.perplexity_increase.mean, 100 * r.perplexity_increase.upper, r.kl.mean, r.kl.upper,
-        100 * r.top_agreement.mean, 100 * r.heads_within_target);
+        100 * r.top_agreement.mean,
+        r.heads_within_target.has_value()
+            ? absl::StrFormat(", heads within half and double of k %.1f %%",
+                              100 * *r.heads_within_target)
+            : "");
   }
 }
 

@@ -90,6 +90,18 @@ absl::StatusOr<AttentionChoice> ResolveAttention(const AttentionWish& wish,
                                                  std::string_view key_level,
                                                  const std::vector<AttentionChoice>& levels,
                                                  std::string_view default_level) {
+  absl::StatusOr<AttentionChoice> choice =
+      MergeAttention(wish, header_level, key_level, levels, default_level);
+  if (!choice.ok()) return choice;
+  if (absl::Status status = ValidateAttentionChoice(*choice); !status.ok()) return status;
+  return choice;
+}
+
+absl::StatusOr<AttentionChoice> MergeAttention(const AttentionWish& wish,
+                                               std::string_view header_level,
+                                               std::string_view key_level,
+                                               const std::vector<AttentionChoice>& levels,
+                                               std::string_view default_level) {
   std::string name(default_level);
   const char* field = "attention.level";
   if (wish.level.has_value()) {
@@ -111,7 +123,6 @@ absl::StatusOr<AttentionChoice> ResolveAttention(const AttentionWish& wish,
   if (!wish.prefill.empty() || !wish.decode.empty()) choice.level = "custom";
   Override(wish.prefill, choice.prefill);
   Override(wish.decode, choice.decode);
-  if (absl::Status status = ValidateAttentionChoice(choice); !status.ok()) return status;
   return choice;
 }
 

@@ -35,6 +35,13 @@ absl::StatusOr<AttentionChoice> ResolveAttention(const AttentionWish& wish,
                                                  const std::vector<AttentionChoice>& levels,
                                                  std::string_view default_level);
 
+// The same without a check of policies and parameters: InvalidArgument for an unknown level alone.
+absl::StatusOr<AttentionChoice> MergeAttention(const AttentionWish& wish,
+                                               std::string_view header_level,
+                                               std::string_view key_level,
+                                               const std::vector<AttentionChoice>& levels,
+                                               std::string_view default_level);
+
 AttentionWish WishFromProto(const v1::AttentionOptions& options);
 // InvalidArgument if gRPC has no message for a policy or parameter, or a phase names no policy.
 absl::Status WishToProto(const AttentionWish& wish, v1::AttentionOptions& options);

@@ -64,17 +64,18 @@ void ChoiceTally::Add(int row_length, bool at_end, const StepAttentionReport& re
   }
 }
 
-void ChoiceTally::AddSurvivors(std::span<const std::int32_t> survivors, int num_layers,
-                               int num_rows, int k) {
-  const std::size_t num_heads =
-      survivors.size() / static_cast<std::size_t>(num_layers) / static_cast<std::size_t>(num_rows);
-  head_ratios_.resize(static_cast<std::size_t>(num_layers) * num_heads);
+void ChoiceTally::AddSurvivors(std::span<const std::int32_t> survivors,
+                               std::span<const int> targets, int num_rows) {
+  if (targets.empty()) return;
+  const std::size_t of_layer = survivors.size() / targets.size();
+  const std::size_t num_heads = of_layer / static_cast<std::size_t>(num_rows);
+  head_ratios_.resize(targets.size() * num_heads);
   head_rows_.resize(head_ratios_.size());
   for (std::size_t i = 0; i < survivors.size(); ++i) {
     if (survivors[i] < 0) continue;
-    const std::size_t layer = i / (num_heads * static_cast<std::size_t>(num_rows));
+    const std::size_t layer = i / of_layer;
     const std::size_t at = layer * num_heads + i % num_heads;
-    head_ratios_[at] += static_cast<double>(survivors[i]) / k;
+    head_ratios_[at] += static_cast<double>(survivors[i]) / targets[layer];
     ++head_rows_[at];
   }
 }
@@ -109,7 +110,7 @@ ChoiceReading ChoiceTally::Read(std::uint64_t seed) const {
     ++num_heads;
     num_within += ratio >= 0.5 && ratio <= 2 ? 1 : 0;
   }
-  reading.heads_within_target = Share(num_within, num_heads, 1);
+  if (num_heads > 0) reading.heads_within_target = Share(num_within, num_heads, 0);
   for (std::size_t i = 0; i < kNumRowLengths; ++i) {
     const Sums& sums = by_length_[i];
     const auto tokens = static_cast<double>(sums.tokens);

@@ -24,9 +24,10 @@ class ChoiceTally final {
   // What the step that ended at row length `row_length` read. `at_end`: among the last rows of its
   // window.
   void Add(int row_length, bool at_end, const StepAttentionReport& report);
-  // survivors [num_layers, num_rows, num_heads] of a step whose rows have the target k; negative
-  // where a row was not thresholded.
-  void AddSurvivors(std::span<const std::int32_t> survivors, int num_layers, int num_rows, int k);
+  // survivors [num_layers, num_rows, num_heads] of a step, negative where a row was not
+  // thresholded; targets [num_layers], or empty: the policy has none.
+  void AddSurvivors(std::span<const std::int32_t> survivors, std::span<const int> targets,
+                    int num_rows);
 
   // All but the tasks and the choice itself.
   ChoiceReading Read(std::uint64_t seed) const;

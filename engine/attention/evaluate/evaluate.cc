@@ -1,7 +1,6 @@
 #include "engine/attention/evaluate/evaluate.h"
 
 #include <algorithm>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "engine/attention/evaluate/task_run.h"
 #include "engine/attention/evaluate/teacher_forcing.h"
 #include "engine/attention/model_fingerprint.h"
+#include "engine/attention/policy_kind.h"
 #include "engine/attention/threshold_table.h"
 #include "engine/model/scaled_model_files.h"
 
@@ -37,12 +37,22 @@ struct Contestant {
   StepAttentionReport report;
 };
 
-// The request's k, if the policy has one.
-std::optional<int> TargetOf(const PolicyChoice& policy) {
-  for (const auto& [name, value] : policy.parameters) {
-    if (name == "k") return static_cast<int>(value);
+// The k of each layer under a policy that has one, as the policy resolves it; else empty.
+std::vector<int> TargetsOf(const ResolvedPolicy& policy, const AttentionSettings& settings,
+                           int num_layers) {
+  const std::vector<PolicyParameter>& parameters =
+      PolicyKinds()[static_cast<std::size_t>(policy.kind)]->description().parameters;
+  const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                  [](const PolicyParameter& p) { return p.name == "k"; });
+  if (found == parameters.end()) return {};
+  const double k = policy.parameters[static_cast<std::size_t>(found - parameters.begin())];
+  std::vector<int> targets(static_cast<std::size_t>(num_layers), static_cast<int>(k));
+  for (const LayerTarget& layer : settings.top_theta.layers) {
+    if (layer.layer >= num_layers) continue;
+    int& target = targets[static_cast<std::size_t>(layer.layer)];
+    target = std::max(target, layer.k);
   }
-  return std::nullopt;
+  return targets;
 }
 
 // Splits the rows over threads: a row of 49,152 logits takes a third of a millisecond.
@@ -80,6 +90,11 @@ class Evaluation final {
     if (window_ > context) {
       return absl::InvalidArgumentError(
           absl::StrCat("window_tokens is ", window_, "; the model's context is ", context));
+    }
+    if (options_.first_position >= window_) {
+      return absl::InvalidArgumentError(absl::StrCat("first_position is ", options_.first_position,
+                                                     "; it must be below the window's ", window_,
+                                                     " tokens"));
     }
     if (absl::Status status = CutWindows(); !status.ok()) return status;
     contestants_.reserve(options_.choices.size());
@@ -165,6 +180,12 @@ class Evaluation final {
                             absl::StrCat(text.name, ": ", std::string(status.message())));
       }
       const std::int64_t room = length - window_ - 1;
+      // Overlapping windows would count the same text twice, and narrow the intervals on nothing.
+      if (std::int64_t{window_} * options_.num_windows >= length) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            text.name, ": has ", length, " tokens; ", options_.num_windows, " windows of ", window_,
+            " take ", std::int64_t{window_} * options_.num_windows + 1));
+      }
       for (int window = 0; window < options_.num_windows; ++window) {
         const std::int64_t first =
             options_.num_windows == 1 ? 0 : room * window / (options_.num_windows - 1);
@@ -241,11 +262,11 @@ class Evaluation final {
       contestant.attention->Collect(contestant.report);
       contestant.tally.Add(end, end > window_ - kRowsAtEnd, contestant.report);
       const bool decodes = first >= contestant.policies.prompt_length;
-      const PolicyChoice& policy =
-          decodes ? contestant.spec.choice.decode : contestant.spec.choice.prefill;
-      if (const std::optional<int> k = TargetOf(policy); k.has_value()) {
-        contestant.tally.AddSurvivors(survivors_, config.num_layers, end - first, *k);
-      }
+      contestant.tally.AddSurvivors(
+          survivors_,
+          TargetsOf(decodes ? contestant.policies.decode : contestant.policies.prefill,
+                    contestant.spec.settings, config.num_layers),
+          end - first);
       comparisons_.resize(tokens.size());
       status = ForLogits(first_row, end - first, [&](int row, std::span<const float> logits) {
         comparisons_[static_cast<std::size_t>(row)] =
@@ -309,6 +330,10 @@ absl::Status EvaluateOptions::Validate() const {
   if (status.ok()) status = Below("shadow_interval", shadow_interval, 0);
   if (status.ok()) status = Below("num_tasks", num_tasks, 0);
   if (status.ok()) status = Below("task_tokens", task_tokens, 64);
+  if (status.ok() && num_tasks > 0 && context_factor != 1) {
+    status = absl::InvalidArgumentError(
+        "num_tasks is above 0 with a context_factor; tasks run on the model as it is");
+  }
   return status;
 }
 

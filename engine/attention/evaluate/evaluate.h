@@ -32,7 +32,7 @@ struct EvaluateOptions {
   double context_factor = 1;    // above 1: YaRN, see StretchContext
   std::vector<EvaluationText> texts;
   std::vector<EvaluatedChoice> choices;
-  // Each text gives num_windows stretches of window_tokens, spread evenly over it. The first
+  // Each text gives num_windows stretches of window_tokens, apart, spread evenly over it. The first
   // prompt_tokens of each run under the prefill policy, the rest under the decode policy.
   int prompt_tokens = 512;
   int window_tokens = 0;  // 0: the model's context

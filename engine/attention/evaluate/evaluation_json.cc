@@ -46,7 +46,8 @@ Json ChoiceJson(const ChoiceReading& reading) {
           {"v_row_share_at_end", reading.value_row_share_at_end},
           {"block_density", reading.block_density},
           {"output_error", reading.output_error},
-          {"heads_within_half_and_double", reading.heads_within_target},
+          {"heads_within_half_and_double",
+           reading.heads_within_target.has_value() ? Json(*reading.heads_within_target) : Json()},
           {"buckets", buckets},
           {"tasks", TasksJson(reading.tasks)}};
 }

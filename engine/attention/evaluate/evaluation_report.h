@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +36,9 @@ struct ChoiceReading {
   double value_row_share_at_end = 1;  // of the last rows of each window alone
   double block_density = 1;           // prefill blocks selected / causal ones
   double output_error = 0;  // mean over layers of ‖o − o_dense‖ / ‖o_dense‖, sampled rows
-  double heads_within_target = 1;  // share of (layer, head) with mean survivors / k in [0.5, 2]
+  // Absent if no row was thresholded.
+  std::optional<double>
+      heads_within_target;  // share of (layer, head) with mean survivors / k in [0.5, 2]
   std::vector<LengthBucketReading> buckets;
   std::vector<std::pair<std::string, double>> tasks;  // task and mean score, 0 … 1
 };

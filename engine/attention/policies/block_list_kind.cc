@@ -26,7 +26,9 @@ BudgetSchedule ScheduleOf(const BlockListRecipe& recipe, const BlockListSettings
     schedule.short_bias = schedule.long_bias = 0;
     schedule.k0_floor = schedule.row_floor = 1;
   } else if (recipe.form != BudgetForm::kCode) {
-    schedule.form = recipe.form;
+    const bool matches_paper =
+        recipe.form == BudgetForm::kUniformAtCodeCost && schedule.form == BudgetForm::kPaper;
+    schedule.form = matches_paper ? BudgetForm::kUniformAtPaperCost : recipe.form;
   }
   if (recipe.mu_index >= 0) {
     schedule.mu_per_mille =

@@ -117,7 +117,8 @@ class BlockListPolicy final : public AttentionPolicy, public LayerSelector {
     }
     for (int layer = 0; layer < resources.shape.num_layers; ++layer) {
       absl::StatusOr<ValueStatistics> statistics =
-          table->ValuesOf(layer, resources.shape.first_kv_head);
+          table->ValuesOf(layer, resources.shape.first_kv_head, resources.shape.num_kv_heads,
+                          resources.shape.head_dim);
       if (!statistics.ok()) return statistics.status();
       statistics_.push_back(*statistics);
     }

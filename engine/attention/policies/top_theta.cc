@@ -130,6 +130,11 @@ class TopThetaKind final : public PolicyKind {
 
   std::optional<DenseFallback> FallbackOf(const SequenceAttention& sequence,
                                           const AttentionCatalog&) const override {
+    if (sequence.context_length < sequence.prompt_length) {
+      const bool ends = sequence.context_length + sequence.query_length == sequence.prompt_length;
+      if (!ends || sequence.prompt_length > sequence.parameters[kTarget]) return std::nullopt;
+      return DenseFallback::kShortPrompt;
+    }
     const bool decodes_one =
         sequence.query_length == 1 && sequence.context_length >= sequence.prompt_length;
     if (!decodes_one || sequence.context_length + 1 > sequence.parameters[kTarget]) {

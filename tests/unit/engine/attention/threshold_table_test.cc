@@ -55,7 +55,7 @@ TEST(ThresholdTable, PlacesLayersAndHeadsWhereTheFormulaSays) {
   // θ = head / 4 + layer + 1 + ln n − ln k, linear in both logarithms, so exact between points.
   const ThresholdPlace place = PlaceThreshold(*grid, 23, 150);
   EXPECT_NEAR(ThresholdAt(*grid, place, 3), 0.75 + 1 + 1 + std::log(150.0 / 23.0), 1e-5);
-  const auto values = (*table)->ValuesOf(1, 1);
+  const auto values = (*table)->ValuesOf(1, 1, 1, 8);
   ASSERT_TRUE(values.ok());
   EXPECT_FLOAT_EQ(*values->mean, -1 + 0.3f);
   EXPECT_FLOAT_EQ(*values->centred_std, 0.25f + 0.3f);
@@ -79,7 +79,9 @@ TEST(ThresholdTable, RefusesWhatItDoesNotHave) {
   EXPECT_EQ(code(t.GridOf(0, ThresholdPlacement::kPre, 0, 4)), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code(t.GridOf(0, ThresholdPlacement::kPost, 0, 2)),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(code(t.ValuesOf(0, 0)), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(code(t.ValuesOf(0, 0, 2, 8)), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(code(t.ValuesOf(0, 1, 2, 8)), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(t.ValuesOf(0, 0, 2, 16)), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code(ThresholdTable::Create(SampleTable({}), 3)), absl::StatusCode::kInvalidArgument);
 }
 

@@ -258,6 +258,18 @@ TEST(HttpCompletionTest, UsageEchoesWhatAttentionRead) {
   EXPECT_TRUE(details["dense_fallbacks"].is_object());
 }
 
+TEST(HttpCompletionTest, UsageIsThereWhenAStopStringEndsTheText) {
+  ServerFixture server;
+  HttpClient client(server.StartHttp());
+  const Json body = Json::parse(
+      client
+          .Post("/v1/completions",
+                R"({"prompt":"abc","stop":"o, w","attention":{"prefill":{"policy":"streaming"}}})")
+          .body);
+  EXPECT_EQ(body["choices"][0]["text"], "Hell");
+  EXPECT_EQ(body["usage"]["attention_details"]["prefill_policy"], "streaming");
+}
+
 TEST(HttpCompletionTest, AFullQueueIs429) {
   ServerFixture server({.max_queued_requests = 1, .max_running = 1});
   server.runner->Hold();

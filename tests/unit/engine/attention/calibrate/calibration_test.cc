@@ -79,7 +79,7 @@ TEST_F(CalibrationTest, MakesATableThatTheModelLoads) {
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_TRUE((*table)->has_values());
   EXPECT_EQ((*table)->max_length(), 96);
-  const auto values = (*table)->ValuesOf(0, 0);
+  const auto values = (*table)->ValuesOf(0, 0, 1, (*table)->contents().head_dim);
   ASSERT_TRUE(values.ok());
   EXPECT_GT(*values->std, 0);
   EXPECT_GT(*values->centred_std, 0);

@@ -107,6 +107,9 @@ TEST_F(EvaluateTest, ErrorsNameTheTextOrTheChoice) {
   EXPECT_EQ(message().substr(0, 7), "short: ") << message();
   options_.window_tokens = 1 << 20;
   EXPECT_EQ(message(), "window_tokens is 1048576; the model's context is 8192");
+  options_.window_tokens = 256;
+  options_.first_position = 256;
+  EXPECT_EQ(message(), "first_position is 256; it must be below the window's 256 tokens");
   options_.choices.clear();
   EXPECT_EQ(message(), "choices is empty; give at least one");
 }
