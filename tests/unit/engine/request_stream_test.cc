@@ -46,7 +46,9 @@ TEST(RequestStream, TooManyUnreadEventsCancelAtOnce) {
   options.stream_capacity = 20;
   FakeEngine fake(options, nullptr, &clock);
   const auto handle = MustSubmit(*fake.engine, Request(10, 400));
-  while (fake.engine->load().running > 0 || fake.runner->num_launched() == 0) {
+  // 21 events take 21 steps, after which the load has counted the request; it is gone once it is
+  // cancelled.
+  while (fake.runner->num_launched() < 21 || fake.engine->load().running > 0) {
     std::this_thread::yield();
   }
   const std::vector<TokenEvent> events = ReadAll(*handle);
