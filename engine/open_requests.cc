@@ -54,6 +54,10 @@ void OpenRequests::Admit(const std::shared_ptr<OpenRequest>& request, absl::Time
   const GenerationRequest& wanted = *request->request;
   const bool scores_prompt = wanted.sampling.prompt_logprobs.has_value();
   std::vector<RequestSpec> specs(request->choices.size());
+  // The choices share one prompt, and so its rules; the first one's id tells the request apart.
+  const PrefixRules rules =
+      attention_.PrefixRulesOf(wanted.attention, request->prompt_length(),
+                               static_cast<std::uint64_t>(next_id_), batch_invariant_);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     request->choices[i].id = RequestId{next_id_++};
     RequestSpec& spec = specs[i];
@@ -65,10 +69,7 @@ void OpenRequests::Admit(const std::shared_ptr<OpenRequest>& request, absl::Time
     if (i > 0) spec.prefix_leader = request->choices[0].id;
     // A cached prompt token has no row that scores the token after it.
     spec.use_prefix_cache = i > 0 || !scores_prompt;
-    PrefixRules rules = attention_.PrefixRulesOf(wanted.attention, request->prompt_length(),
-                                                 static_cast<std::uint64_t>(request->choices[0].id),
-                                                 batch_invariant_);
-    spec.prefix_salts = std::move(rules.salts);
+    spec.prefix_salts = rules.salts;
     spec.prefill_chunk_multiple = rules.prefill_chunk_multiple;
   }
   if (absl::Status status = scheduler_.Submit(specs, now); !status.ok()) {

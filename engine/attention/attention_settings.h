@@ -23,7 +23,6 @@ struct TopThetaSettings {
   ValueMean value_mean = ValueMean::kDropped;
   float gamma = 1;  // of DroppedDenominator::kExponential
   bool promotes = true;
-  ThresholdLookup lookup = ThresholdLookup::kBilinear;
   std::vector<LayerTarget> layers = {{0, 0}, {1, 0}};
 };
 

@@ -5,7 +5,6 @@
 
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -31,17 +30,13 @@ constexpr char kUsage[] =
     "the HTTP API; SETTINGS are fields of the configuration file, e.g.\n"
     "  'post:{\"decode\":{\"policy\":\"top_theta\",\"k\":128}}|top_theta { placement: POST }'\n";
 
-absl::StatusOr<std::vector<EvaluationText>> ReadTexts(
+absl::StatusOr<std::vector<TextFile>> ReadTexts(
     const google::protobuf::RepeatedPtrField<std::string>& paths) {
-  std::vector<EvaluationText> texts;
-  for (const std::string& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    std::stringstream text;
-    if (!file || !(text << file.rdbuf())) {
-      return absl::NotFoundError(absl::StrCat("cannot read text ", path));
-    }
-    texts.push_back({path.substr(path.find_last_of('/') + 1), text.str()});
-  }
+  absl::StatusOr<std::vector<TextFile>> texts =
+      ReadTextFiles(std::vector<std::string>(paths.begin(), paths.end()));
+  if (!texts.ok()) return texts.status();
+  // A report is for others, whose folders are not these.
+  for (TextFile& text : *texts) text.name.erase(0, text.name.find_last_of('/') + 1);
   return texts;
 }
 
@@ -99,8 +94,7 @@ absl::StatusOr<EvaluateOptions> ReadOptions(const v1::EvaluateConfig& flags) {
   options.model_path = flags.model();
   options.threshold_table = flags.threshold_table();
   options.context_factor = flags.context_factor();
-  absl::StatusOr<std::vector<EvaluationText>> texts =
-      ReadTexts(tunes ? flags.tune_on() : flags.text());
+  absl::StatusOr<std::vector<TextFile>> texts = ReadTexts(tunes ? flags.tune_on() : flags.text());
   if (!texts.ok()) return texts.status();
   options.texts = *std::move(texts);
   for (const std::string& given : flags.attention()) {
@@ -178,7 +172,7 @@ absl::StatusOr<EvaluationReport> Tune(const v1::EvaluateConfig& flags, EvaluateO
   }
   options.choices = {options.choices[static_cast<std::size_t>(best)]};
   std::cout << "chosen: " << options.choices[0].name << std::endl;
-  absl::StatusOr<std::vector<EvaluationText>> texts = ReadTexts(flags.report_on());
+  absl::StatusOr<std::vector<TextFile>> texts = ReadTexts(flags.report_on());
   if (!texts.ok()) return texts.status();
   options.texts = *std::move(texts);
   return EvaluateVisibly(options);

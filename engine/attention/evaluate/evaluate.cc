@@ -141,7 +141,7 @@ class Evaluation final {
   EvaluationReport Read() const {
     EvaluationReport report;
     report.model = options_.model_path.substr(options_.model_path.find_last_of('/') + 1);
-    for (const EvaluationText& text : options_.texts) report.texts.push_back(text.name);
+    for (const TextFile& text : options_.texts) report.texts.push_back(text.name);
     report.prompt_tokens = options_.prompt_tokens;
     report.window_tokens = window_;
     report.num_windows = static_cast<int>(windows_.size());
@@ -164,7 +164,7 @@ class Evaluation final {
     if (!tokenizer.ok()) return tokenizer.status();
     tokens_.resize(options_.texts.size());
     for (std::size_t i = 0; i < options_.texts.size(); ++i) {
-      const EvaluationText& text = options_.texts[i];
+      const TextFile& text = options_.texts[i];
       absl::Status status =
           (*tokenizer)
               ->Encode(text.text, {.add_special_tokens = false, .parse_special_tokens = false},

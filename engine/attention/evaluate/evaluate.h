@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "engine/attention/attention_choice.h"
 #include "engine/attention/attention_settings.h"
+#include "engine/attention/calibrate/calibration_windows.h"
 #include "engine/attention/evaluate/evaluation_report.h"
 #include "engine/runner/kv_cache_pool.h"
 #include "kernels/backend.h"
@@ -21,16 +22,11 @@ struct EvaluatedChoice {
   AttentionSettings settings;
 };
 
-struct EvaluationText {
-  std::string name;
-  std::string text;  // UTF-8
-};
-
 struct EvaluateOptions {
   std::string model_path;
   std::string threshold_table;  // empty: none
   double context_factor = 1;    // above 1: YaRN, see StretchContext
-  std::vector<EvaluationText> texts;
+  std::vector<TextFile> texts;
   std::vector<EvaluatedChoice> choices;
   // Each text gives num_windows stretches of window_tokens, apart, spread evenly over it. The first
   // prompt_tokens of each run under the prefill policy, the rest under the decode policy.

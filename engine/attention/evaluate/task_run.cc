@@ -61,8 +61,7 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> ScoreTasks(
   for (const TaskKind kind : kAllTaskKinds) {
     double sum = 0;
     for (int i = 0; i < options.num_tasks; ++i) {
-      const EvaluationText& text =
-          options.texts[static_cast<std::size_t>(i) % options.texts.size()];
+      const TextFile& text = options.texts[static_cast<std::size_t>(i) % options.texts.size()];
       const Task task = MakeTask(kind, options.seed + static_cast<std::uint64_t>(i), text.text,
                                  static_cast<std::size_t>(options.task_tokens) * kBytesPerToken);
       const absl::StatusOr<std::string> answer = Answer(**engine, task, choice);
