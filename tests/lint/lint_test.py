@@ -78,6 +78,10 @@ BAD = [
     (readmes, "top", {"notes.txt": "x\n"}, "notes.txt:1", "top level"),
     (headers, "leans", {"engine/a.h": "#pragma once\nstd::string Name();\n"}, "engine/a.h:1", "alone"),
     (headers, "unguarded", {"engine/a.h": "struct A {};\n"}, "engine/a.h:1", "alone"),
+    (headers, "second", {"engine/a.h": "#pragma once\nstd::string Name();\n",
+                         "engine/a.cc": '#include <string>\n#include "engine/a.h"\n'}, "engine/a.h:1", "alone"),
+    (headers, "unguarded_first", {"engine/a.h": "struct A {};\n", "engine/a.cc": '#include "engine/a.h"\n'},
+     "engine/a.h:1", "alone"),
     (headers, "through", {"engine/a.h": '#pragma once\n#include "engine/b.h"\n', "engine/b.h": "#pragma once\nint F(X);\n"},
      "engine/a.h:1", "alone"),
 ]

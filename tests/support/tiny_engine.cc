@@ -56,6 +56,8 @@ std::unique_ptr<Engine> CreateTinyEngine(const TinyEngineOptions& options,
                                                   : std::min(parts.model_config.max_position,
                                                              options.num_blocks * kTinyBlockSize);
   parts.batch_invariant = options.batch_invariant;
+  // The tests read one stream after the other, however long the first takes.
+  parts.stalled_reader_timeout = absl::InfiniteDuration();
   parts.scheduler.num_blocks = options.num_blocks;
   parts.scheduler.block_size = kTinyBlockSize;
   parts.scheduler.max_running = 40;

@@ -97,6 +97,7 @@ class BatchInvarianceOnRealModel : public ::testing::Test {
     }
     options_.backend = {.max_isa = TestMaxIsa(), .batch_invariant = true};
     options_.kv_cache_tokens = 4096;
+    options_.stalled_reader_timeout = absl::InfiniteDuration();  // streams are read in turn
     options_.scheduler.block_size = 16;
     options_.scheduler.prefix_cache = false;
     solo_ = Create(nullptr);

@@ -37,6 +37,7 @@ class EngineOnRealModel : public ::testing::Test {
     options.backend = {.max_isa = TestMaxIsa(), .full_precision = true};
     options.kv_cache_dtype = DType::kF32;
     options.kv_cache_tokens = 4096;
+    options.stalled_reader_timeout = absl::InfiniteDuration();  // streams are read in turn
     options.scheduler.max_prefill_chunk = max_prefill_chunk;
     auto engine = Engine::Create(options, nullptr, LoadProgress());
     EXPECT_TRUE(engine.ok()) << engine.status();
