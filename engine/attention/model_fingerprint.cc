@@ -12,6 +12,7 @@
 namespace thresher {
 namespace {
 
+constexpr char kRope[] = "rope";
 constexpr std::array<std::string_view, 7> kMatrices = {
     "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
     "self_attn.o_proj.weight", "mlp.gate_proj.weight",    "mlp.up_proj.weight",
@@ -109,7 +110,7 @@ absl::StatusOr<ModelFingerprint> FingerprintOf(const ModelFiles& files, const Mo
   add("KV heads", absl::StrCat(config.num_kv_heads));
   add("head_dim", absl::StrCat(config.head_dim));
   add("hidden size", absl::StrCat(config.hidden_size));
-  add("rope", RopeText(config.rope));
+  add(kRope, RopeText(config.rope));
   add("sliding window",
       config.sliding_window.has_value() ? absl::StrCat(*config.sliding_window) : "none");
   add("weights", Hex(*weights));
@@ -124,9 +125,14 @@ absl::Status CheckFingerprint(const ModelFingerprint& table, const ModelFingerpr
                                     [&](const auto& other) { return other.name == field.name; });
     const std::string value = found == table.fields.end() ? "(not stated)" : found->value;
     if (value != field.value) {
+      // The one field that a flag changes.
+      const char* advice = field.name == kRope
+                               ? "; calibrate again with the --context-factor that the model runs "
+                                 "with (1 where it has none)"
+                               : "";
       return absl::FailedPreconditionError(
           absl::StrCat("calibrated for another model: ", field.name, " is \"", value,
-                       "\" in the table and \"", field.value, "\" in the model"));
+                       "\" in the table and \"", field.value, "\" in the model", advice));
     }
   }
   return absl::OkStatus();

@@ -39,10 +39,11 @@ class ScaledModelFiles final : public ModelFiles {
 absl::StatusOr<std::unique_ptr<ModelFiles>> StretchContext(std::unique_ptr<ModelFiles> files,
                                                            double factor) {
   // Written so that NaN fails.
-  if (!(factor > 1 && factor <= 64)) {
+  if (!(factor >= 1 && factor <= 64)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the context's factor is ", factor, "; it must be above 1, at most 64"));
+        absl::StrCat("the context's factor is ", factor, "; it must be from 1 to 64"));
   }
+  if (factor == 1) return files;
   ModelConfig config = files->config();
   if (config.rope.scaling != RopeScaling::kNone) {
     return absl::InvalidArgumentError("the model scales its rotary angles already");

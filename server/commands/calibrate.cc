@@ -15,6 +15,7 @@
 #include "engine/attention/published_thresholds.h"
 #include "engine/attention/threshold_file.h"
 #include "engine/model/mapped_file.h"
+#include "engine/model/scaled_model_files.h"
 #include "server/commands/command_line.h"
 #include "server/commands/commands.h"
 #include "server/commands/progress_line.h"
@@ -102,9 +103,15 @@ DType CacheType(const v1::CalibrateConfig& flags) {
   return flags.kv_cache_dtype() == "fp32" ? DType::kF32 : DType::kBF16;
 }
 
+absl::StatusOr<std::unique_ptr<ModelFiles>> OpenModel(const v1::CalibrateConfig& flags) {
+  absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(flags.model());
+  if (!files.ok()) return files;
+  return StretchContext(*std::move(files), flags.context_factor());
+}
+
 absl::Status Import(const v1::CalibrateConfig& flags) {
   constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
-  const absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(flags.model());
+  const absl::StatusOr<std::unique_ptr<ModelFiles>> files = OpenModel(flags);
   if (!files.ok()) return files.status();
   const absl::StatusOr<std::string> thresholds = ReadTextFile(flags.import_thresholds(), kMaxBytes);
   if (!thresholds.ok()) return thresholds.status();
@@ -132,7 +139,7 @@ absl::Status Run(const v1::CalibrateConfig& flags, const Signals& signals) {
   const std::vector<std::string> paths(flags.text().begin(), flags.text().end());
   const absl::StatusOr<std::vector<TextFile>> texts = ReadTextFiles(paths);
   if (!texts.ok()) return texts.status();
-  const absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(flags.model());
+  const absl::StatusOr<std::unique_ptr<ModelFiles>> files = OpenModel(flags);
   if (!files.ok()) return files.status();
   const absl::StatusOr<int> length = WindowLength(flags, (*files)->config());
   if (!length.ok()) return length.status();

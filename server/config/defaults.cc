@@ -65,6 +65,7 @@ v1::CalibrateConfig DefaultCalibrateConfig() {
   config.set_seed(1);
   config.set_kv_cache_dtype("bf16");
   config.set_import_placement("pre");
+  config.set_context_factor(1);
   return config;
 }
 

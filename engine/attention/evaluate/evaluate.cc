@@ -80,9 +80,7 @@ class Evaluation final {
 
   absl::Status Prepare() {
     absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(options_.model_path);
-    if (files.ok() && options_.context_factor != 1) {
-      files = StretchContext(*std::move(files), options_.context_factor);
-    }
+    if (files.ok()) files = StretchContext(*std::move(files), options_.context_factor);
     if (!files.ok()) return files.status();
     files_ = *std::move(files);
     const int context = files_->config().max_position;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/attention/threshold_table.h"
+#include "engine/model/scaled_model_files.h"
 #include "gtest/gtest.h"
 #include "tests/support/fakes/fake_tokenizer.h"
 #include "tests/support/logits_golden.h"
@@ -155,6 +156,31 @@ TEST_F(CalibrationTest, SaysWhatIsWrongBeforeAnyWork) {
   options.rows_per_bucket = 0;
   EXPECT_EQ(code(windows_, options), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(calls, 0);
+}
+
+TEST_F(CalibrationTest, ATableOfAStretchedModelServesThatStretchAlone) {
+  const auto stretched = [](double factor) {
+    return *StretchContext(ModelFiles::Open(GoldenPath("models/llama_tied_f16")).value(), factor);
+  };
+  const std::unique_ptr<ModelFiles> twice = stretched(2);
+  // Longer than the model's own context of 128.
+  std::vector<TextWindow> windows(windows_.begin(), windows_.begin() + 2);
+  for (TextWindow& window : windows) window.tokens.resize(160, 5);
+  ASSERT_TRUE(Calibrate(*twice, windows, Options("twice.thr"), nullptr).ok());
+  ASSERT_TRUE(Calibrate(*files_, windows_, Options("plain.thr"), nullptr).ok());
+  const auto load = [&](const char* name, const ModelFiles& files) {
+    return ThresholdTable::Load(Options(name).output,
+                                FingerprintOf(files, files.config(), DType::kBF16).value());
+  };
+  const auto own = load("twice.thr", *twice);
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ((*own)->max_length(), 160);
+  for (const absl::Status& status :
+       {load("twice.thr", *files_).status(), load("plain.thr", *twice).status(),
+        load("twice.thr", *stretched(4)).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_NE(std::string(status.message()).find("--context-factor"), std::string::npos) << status;
+  }
 }
 
 TEST_F(CalibrationTest, FingerprintsWeightsRopeAndCache) {
