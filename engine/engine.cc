@@ -46,6 +46,16 @@ absl::StatusOr<std::unique_ptr<AttentionCatalog>> OpenCatalog(const EngineOption
   return AttentionCatalog::Create(options.attention, *std::move(table));
 }
 
+// Beyond the calibrated lengths thresholds follow the slope of the last two; what that was seen to
+// hold for is twice the longest.
+void WarnOfLength(const ThresholdTable* table, int max_model_len) {
+  if (table == nullptr || max_model_len / 2 <= table->max_length()) return;
+  std::fprintf(stderr,
+               "level=warning event=threshold_table_short calibrated_length=%d max_model_len=%d "
+               "advice=\"calibrate on longer texts\"\n",
+               table->max_length(), max_model_len);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
@@ -57,6 +67,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
 
   EngineParts parts;
   parts.model_config = (*files)->config();
+  if (absl::Status status = options.attention.ValidateLayers(parts.model_config.num_layers);
+      !status.ok()) {
+    return status;
+  }
   parts.generation_defaults = (*files)->generation_defaults();
   if (const std::optional<int> window = parts.model_config.sliding_window;
       window.has_value() && *window == parts.model_config.max_position) {
@@ -91,6 +105,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   absl::StatusOr<std::unique_ptr<AttentionCatalog>> attention = OpenCatalog(options, **files);
   if (!attention.ok()) return attention.status();
   parts.attention = *std::move(attention);
+  WarnOfLength(parts.attention->table(), parts.max_model_len);
   absl::StatusOr<std::unique_ptr<ModelRunner>> runner =
       CreateParallelRunner(**files,
                            {.device = options.device,

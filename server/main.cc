@@ -30,11 +30,7 @@ void BoundSpinning(char** argv) {
   // Without /proc it runs on with OpenMP's own choice: slower beside others, never wrong.
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  BoundSpinning(argv);
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
+int RunCommand(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1),
                                       arguments.end());
@@ -51,4 +47,17 @@ int main(int argc, char** argv) {
             << "\n"
             << kUsage;
   return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  BoundSpinning(argv);
+  const int status = RunCommand({argv + 1, argv + argc});
+  // A full disk or a closed pipe must not pass for an answer.
+  if (status == 0 && !std::cout.flush()) {
+    std::cerr << "thresher: cannot write to standard output\n";
+    return 1;
+  }
+  return status;
 }

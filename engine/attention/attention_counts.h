@@ -25,7 +25,7 @@ struct AttentionCounts {
   std::int64_t value_rows = 0;  // what dense attention would read
   std::int64_t value_rows_read = 0;
   std::int64_t key_rows_read = 0;
-  std::int64_t kv_bytes_read = 0;
+  std::int64_t kv_bytes_read = 0;  // K and V rows, and the sums of whole blocks
   std::int64_t kv_bytes_dense = 0;
   // Pairs of 128-token blocks of prompts, one for each (layer, query head, causal pair).
   std::int64_t blocks = 0;
@@ -83,7 +83,8 @@ inline constexpr std::array<float, 8> kOutputErrorBounds = {0.001f, 0.003f, 0.01
 
 // Of steps that also computed dense attention.
 struct ShadowReport {
-  // |sparse − dense| / |dense| of a layer's output over the step's sparse rows, one a layer.
+  // |sparse − dense| / |dense| of a layer's output over the step's thresholded rows, one a layer
+  // that has any.
   std::array<std::int64_t, kOutputErrorBounds.size() + 1> output_error_buckets = {};
   double output_error_sum = 0;
   std::int64_t num_tokens = 0;            // compared: sparse decodes that drew a token

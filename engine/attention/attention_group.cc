@@ -41,14 +41,17 @@ AttentionGroup::AttentionGroup(int kind, AttentionPhase phase, const AttentionCa
 
 absl::StatusOr<std::unique_ptr<AttentionGroup>> AttentionGroup::Create(
     int kind, AttentionPhase phase, const AttentionCatalog& catalog, const AttentionShape& shape,
-    const AttentionLimits& limits, DType kv_dtype, Backend& backend) {
+    const AttentionLimits& limits, DType kv_dtype, Backend& backend,
+    DeviceBuffer& selection_workspace) {
   std::unique_ptr<AttentionGroup> group(new AttentionGroup(kind, phase, catalog, shape));
-  if (absl::Status status = group->Prepare(limits, kv_dtype, backend); !status.ok()) return status;
+  if (absl::Status status = group->Prepare(limits, kv_dtype, backend, selection_workspace);
+      !status.ok())
+    return status;
   return group;
 }
 
 absl::Status AttentionGroup::Prepare(const AttentionLimits& limits, DType kv_dtype,
-                                     Backend& backend) {
+                                     Backend& backend, DeviceBuffer& selection_workspace) {
   const PolicyKind& kind = *PolicyKinds()[static_cast<std::size_t>(kind_)];
   mechanism_ = kind.mechanism();
   row_bytes_ = std::int64_t{shape_.head_dim} * static_cast<std::int64_t>(SizeOf(kv_dtype));
@@ -63,11 +66,13 @@ absl::Status AttentionGroup::Prepare(const AttentionLimits& limits, DType kv_dty
       !status.ok()) {
     return status;
   }
-  absl::StatusOr<std::unique_ptr<AttentionPolicy>> policy = kind.Create({.catalog = catalog_,
-                                                                         .shape = shape_,
-                                                                         .limits = limits,
-                                                                         .largest_batch = largest,
-                                                                         .backend = backend});
+  absl::StatusOr<std::unique_ptr<AttentionPolicy>> policy =
+      kind.Create({.catalog = catalog_,
+                   .shape = shape_,
+                   .limits = limits,
+                   .largest_batch = largest,
+                   .backend = backend,
+                   .selection_workspace = selection_workspace});
   if (!policy.ok()) return policy.status();
   policy_ = *std::move(policy);
   if (!is_thresholded()) return absl::OkStatus();
@@ -148,6 +153,7 @@ void AttentionGroup::Clear() {
   context_length_.clear();
   block_tables_.clear();
   block_table_start_.clear();
+  plans_dense_ = false;
   shadow_ = {};
 }
 
@@ -172,11 +178,13 @@ absl::Status AttentionGroup::Plan(Stream& stream) {
                 static_cast<std::size_t>(query_start_.back()) *
                     static_cast<std::size_t>(shape_.num_kv_heads) * sizeof(ThresholdCounts));
   }
-  absl::Status status = kernel_->Plan(Batch(), workspace_, stream, plan_);
-  if (status.ok() && dense_kernel_ != nullptr) {
-    status = dense_kernel_->Plan(Batch(), dense_workspace_, stream, dense_plan_);
-  }
-  return status;
+  return kernel_->Plan(Batch(), workspace_, stream, plan_);
+}
+
+absl::Status AttentionGroup::PlanShadow(Stream& stream) {
+  if (dense_kernel_ == nullptr || plans_dense_) return absl::OkStatus();
+  plans_dense_ = true;
+  return dense_kernel_->Plan(Batch(), dense_workspace_, stream, dense_plan_);
 }
 
 absl::Status AttentionGroup::Run(int layer_index, const AttentionLayer& layer, ShadowPass pass,
@@ -196,8 +204,11 @@ absl::Status AttentionGroup::Run(int layer_index, const AttentionLayer& layer, S
       lists != nullptr && pass != ShadowPass::kDense) {
     CountBlocks(*lists);
   }
-  return is_thresholded() && pass == ShadowPass::kCompare ? Compare(layer, stream)
-                                                          : absl::OkStatus();
+  const auto* thresholds = std::get_if<SelectAboveThreshold>(&*selection);
+  if (thresholds == nullptr) return absl::OkStatus();
+  sums_per_block_ = (thresholds->placement == ThresholdPlacement::kCentred ? 1 : 0) +
+                    (thresholds->value_mean != ValueMean::kOff ? 1 : 0);
+  return pass == ShadowPass::kCompare ? Compare(layer, *thresholds, stream) : absl::OkStatus();
 }
 
 }  // namespace thresher

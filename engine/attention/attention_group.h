@@ -29,12 +29,13 @@ enum class ShadowPass : std::uint8_t {
 class AttentionGroup final {
  public:
   // Unimplemented if the backend has no kernel for the policy at this cache dtype and head size.
-  // `catalog` and `backend` outlive the group.
+  // What is given by reference outlives the group; of the workspace, see PolicyResources.
   static absl::StatusOr<std::unique_ptr<AttentionGroup>> Create(int kind, AttentionPhase phase,
                                                                 const AttentionCatalog& catalog,
                                                                 const AttentionShape& shape,
                                                                 const AttentionLimits& limits,
-                                                                DType kv_dtype, Backend& backend);
+                                                                DType kv_dtype, Backend& backend,
+                                                                DeviceBuffer& selection_workspace);
 
   int kind() const { return kind_; }
   AttentionPhase phase() const { return phase_; }
@@ -46,6 +47,8 @@ class AttentionGroup final {
   void Add(const SequenceAttention& sequence, int index, int first_row,
            std::span<const BlockId> blocks);
   absl::Status Plan(Stream& stream);
+  // Before a pass that runs dense attention too, after Plan.
+  absl::Status PlanShadow(Stream& stream);
   // Rows of other groups are left alone.
   absl::Status Run(int layer_index, const AttentionLayer& layer, ShadowPass pass, Stream& stream);
   // After the stream has been waited for: adds to the entries of the group's sequences and to the
@@ -55,12 +58,14 @@ class AttentionGroup final {
  private:
   AttentionGroup(int kind, AttentionPhase phase, const AttentionCatalog& catalog,
                  const AttentionShape& shape);
-  absl::Status Prepare(const AttentionLimits& limits, DType kv_dtype, Backend& backend);
+  absl::Status Prepare(const AttentionLimits& limits, DType kv_dtype, Backend& backend,
+                       DeviceBuffer& selection_workspace);
   absl::Status PrepareShadow(const AttentionLimits& limits, DType kv_dtype, Backend& backend);
   AttentionBatch Batch() const;
   void SizeForLargest(const AttentionLimits& limits);
   void CountBlocks(const SelectBlocks& lists);
-  absl::Status Compare(const AttentionLayer& layer, Stream& stream);
+  absl::Status Compare(const AttentionLayer& layer, const SelectAboveThreshold& selection,
+                       Stream& stream);
   void CollectRows(std::size_t sequence, AttentionCounts& counts,
                    StepAttentionReport& report) const;
 
@@ -79,12 +84,14 @@ class AttentionGroup final {
   const AttentionKernel* dense_kernel_ = nullptr;
   DeviceBuffer dense_workspace_, dense_out_;
   AttentionPlan dense_plan_;
+  bool plans_dense_ = false;  // in this step
   ShadowReport shadow_;
 
   // This step's share.
   std::vector<SequenceAttention> sequences_;
   std::vector<int> indices_;
   std::vector<std::int64_t> blocks_selected_;  // [num_sequences], over layers and heads
+  int sums_per_block_ = 0;                     // of the cache's, that a thresholded row reads
   std::vector<std::int32_t> query_start_, first_row_, context_length_;
   std::vector<std::int32_t> block_tables_, block_table_start_;
   AttentionPlan plan_;

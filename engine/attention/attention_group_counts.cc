@@ -52,7 +52,12 @@ void AttentionGroup::CountBlocks(const SelectBlocks& lists) {
   }
 }
 
-absl::Status AttentionGroup::Compare(const AttentionLayer& layer, Stream& stream) {
+// Rows that the selection leaves dense differ in nothing, and would hide those that do.
+absl::Status AttentionGroup::Compare(const AttentionLayer& layer,
+                                     const SelectAboveThreshold& selection, Stream& stream) {
+  if (std::ranges::all_of(selection.targets, [](std::int32_t k) { return k == 0; })) {
+    return absl::OkStatus();
+  }
   AttentionLayer dense = layer;
   dense.out.data = dense_out_.get();
   if (absl::Status status = dense_kernel_->Run(dense_plan_, dense, SelectAll{}, stream);
@@ -63,8 +68,13 @@ absl::Status AttentionGroup::Compare(const AttentionLayer& layer, Stream& stream
   const std::int64_t width = std::int64_t{shape_.num_heads} * shape_.head_dim;
   double difference = 0, size = 0;
   for (std::size_t s = 0; s < sequences_.size(); ++s) {
-    const std::int64_t first = first_row_[s] * width;
-    const std::int64_t end = first + sequences_[s].query_length * width;
+    const std::int32_t target = selection.targets[s];
+    if (target == 0) continue;
+    // The row at position p has p + 1 keys and is dense up to the target.
+    const int skipped =
+        std::clamp(target - sequences_[s].context_length, 0, sequences_[s].query_length);
+    const std::int64_t first = (first_row_[s] + skipped) * width;
+    const std::int64_t end = (first_row_[s] + sequences_[s].query_length) * width;
     for (std::int64_t i = first; i < end; ++i) {
       const double exact = static_cast<double>(ElementOf(dense.out, i));
       const double error = static_cast<double>(ElementOf(layer.out, i)) - exact;
@@ -114,7 +124,8 @@ void AttentionGroup::CollectRows(std::size_t s, AttentionCounts& counts,
   const SequenceAttention& sequence = sequences_[s];
   const bool decodes = sequence.context_length >= sequence.prompt_length;
   const auto num_kv_heads = static_cast<std::int64_t>(shape_.num_kv_heads);
-  std::int64_t all_rows = 0, keys = 0, values = 0;
+  const std::int64_t group_size = shape_.num_heads / shape_.num_kv_heads;
+  std::int64_t all_rows = 0, keys = 0, values = 0, sums = 0;
   for (int j = 0; j < sequence.query_length; ++j) {
     const int num_keys = sequence.context_length + j + 1;
     all_rows += num_keys * num_kv_heads * shape_.num_layers;
@@ -125,6 +136,8 @@ void AttentionGroup::CollectRows(std::size_t s, AttentionCounts& counts,
     for (std::int64_t g = 0; g < num_kv_heads; ++g) {
       keys += of_row[g].key_rows;
       values += of_row[g].value_rows;
+      sums += of_row[g].num_heads / group_size * sums_per_block_ *
+              ((num_keys + shape_.block_size - 1) / shape_.block_size);
       fidelity.ratio_sum += static_cast<double>(of_row[g].ratio_sum);
       fidelity.dropped_mass_sum += static_cast<double>(of_row[g].dropped_mass_sum);
       AddBuckets(of_row[g].ratio_buckets, fidelity.ratio_buckets);
@@ -136,7 +149,8 @@ void AttentionGroup::CollectRows(std::size_t s, AttentionCounts& counts,
   counts.value_rows_read += is_thresholded() ? values : all_rows;
   counts.key_rows_read += is_thresholded() ? keys : all_rows;
   counts.kv_bytes_dense += 2 * all_rows * row_bytes_;
-  counts.kv_bytes_read += (is_thresholded() ? keys + values : 2 * all_rows) * row_bytes_;
+  counts.kv_bytes_read += (is_thresholded() ? keys + values : 2 * all_rows) * row_bytes_ +
+                          sums * shape_.head_dim * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace thresher

@@ -54,6 +54,9 @@ struct PolicyResources {
   AttentionLimits limits;
   const AttentionBatch& largest_batch;  // of the group; for this call alone
   Backend& backend;
+  // Scratch for selecting, of all policies: groups run one after the other. Grown by policies as
+  // they are created, and outlives them.
+  DeviceBuffer& selection_workspace;
 };
 
 // The selections of one planned group.

@@ -54,9 +54,11 @@ struct AttentionSettings {
   // Requests may name the policies that exist to judge others (oracle, random).
   bool allows_evaluation_policies = false;
 
-  // Layers past the model's last are left alone. InvalidArgument naming the field, its value and
-  // the limit.
+  // InvalidArgument naming the field, its value and the limit.
   absl::Status Validate() const;
+  // Likewise, for layers that the model does not have. The defaults name two whatever the model:
+  // those are left alone where there is but one.
+  absl::Status ValidateLayers(int num_layers) const;
 };
 
 }  // namespace thresher

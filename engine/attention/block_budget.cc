@@ -71,22 +71,22 @@ absl::Status ValidateBudgetSchedule(const BudgetSchedule& schedule) {
     int value, minimum, maximum;
   };
   const Field fields[] = {
-      {"mu", schedule.mu_per_mille, 1, 1000},
-      {"short rate", schedule.short_rate_per_mille, 0, 1000},
-      {"short bias", schedule.short_bias, 0, kMaxPromptBlocks},
-      {"long rate", schedule.long_rate_per_mille, 0, 1000},
-      {"long bias", schedule.long_bias, 0, kMaxPromptBlocks},
-      {"dense below", schedule.dense_below, 1, kMaxPromptBlocks},
-      {"long from", schedule.long_from, schedule.dense_below, kMaxPromptBlocks + 1},
-      {"k0 floor", schedule.k0_floor, 1, kMaxPromptBlocks},
-      {"row floor", schedule.row_floor, 1, kMaxPromptBlocks},
-      {"last dense blocks", schedule.last_dense_blocks, 0, kMaxPromptBlocks},
+      {"mu in thousandths", schedule.mu_per_mille, 1, 1000},
+      {"block_lists.short_rate_per_mille", schedule.short_rate_per_mille, 0, 1000},
+      {"block_lists.short_bias", schedule.short_bias, 0, kMaxPromptBlocks},
+      {"block_lists.long_rate_per_mille", schedule.long_rate_per_mille, 0, 1000},
+      {"block_lists.long_bias", schedule.long_bias, 0, kMaxPromptBlocks},
+      {"block_lists.dense_below", schedule.dense_below, 1, kMaxPromptBlocks},
+      {"block_lists.long_from", schedule.long_from, schedule.dense_below, kMaxPromptBlocks + 1},
+      {"block_lists.k0_floor", schedule.k0_floor, 1, kMaxPromptBlocks},
+      {"block_lists.row_floor", schedule.row_floor, 1, kMaxPromptBlocks},
+      {"block_lists.last_dense_blocks", schedule.last_dense_blocks, 0, kMaxPromptBlocks},
   };
   for (const Field& field : fields) {
     if (field.value >= field.minimum && field.value <= field.maximum) continue;
     return absl::InvalidArgumentError(
-        std::string("block budget: ") + field.name + " is " + std::to_string(field.value) +
-        ", expected " + std::to_string(field.minimum) + " to " + std::to_string(field.maximum));
+        std::string(field.name) + " is " + std::to_string(field.value) + "; it must be " +
+        std::to_string(field.minimum) + " to " + std::to_string(field.maximum));
   }
   return absl::OkStatus();
 }

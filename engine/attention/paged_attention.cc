@@ -36,8 +36,9 @@ absl::StatusOr<std::unique_ptr<PagedAttention>> PagedAttention::Create(
     for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
       // A decode policy also serves many rows at once; a prefill policy never a decoded one.
       if (phase == AttentionPhase::kDecode && !kind.description().decode) continue;
-      absl::StatusOr<std::unique_ptr<AttentionGroup>> group = AttentionGroup::Create(
-          static_cast<int>(i), phase, catalog, shape, limits, pool.shape().dtype, backend);
+      absl::StatusOr<std::unique_ptr<AttentionGroup>> group =
+          AttentionGroup::Create(static_cast<int>(i), phase, catalog, shape, limits,
+                                 pool.shape().dtype, backend, attention->selection_workspace_);
       if (!group.ok()) return group.status();
       attention->groups_.push_back(*std::move(group));
     }
@@ -85,6 +86,16 @@ bool PagedAttention::decodes_sparsely() const {
   return std::ranges::any_of(groups_, [](const std::unique_ptr<AttentionGroup>& group) {
     return group->is_thresholded() && group->phase() == AttentionPhase::kDecode && !group->empty();
   });
+}
+
+absl::Status PagedAttention::SetShadowPass(ShadowPass pass, Stream& stream) {
+  pass_ = pass;
+  if (pass == ShadowPass::kNone) return absl::OkStatus();
+  for (const std::unique_ptr<AttentionGroup>& group : groups_) {
+    if (group->empty()) continue;
+    if (absl::Status status = group->PlanShadow(stream); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 KvCacheLayer PagedAttention::CacheOf(int layer_index) {

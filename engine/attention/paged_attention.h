@@ -45,7 +45,7 @@ class PagedAttention final : public StepAttention {
   // dense attention says something.
   bool decodes_sparsely() const;
   // How the layers that follow run; Plan sets kNone. Others need shadow_interval in the settings.
-  void SetShadowPass(ShadowPass pass) { pass_ = pass; }
+  absl::Status SetShadowPass(ShadowPass pass, Stream& stream);
   // For evaluation, with steps of one sequence: writes each thresholded row's survivors to
   // survivors [num_layers, rows of the step, num_heads]. Until called with null.
   void ObserveSurvivors(std::int32_t* survivors) { survivors_ = survivors; }
@@ -64,6 +64,7 @@ class PagedAttention final : public StepAttention {
   const bool batch_invariant_;
   const float scale_;
   KvCachePool& pool_;
+  DeviceBuffer selection_workspace_;  // before the groups, whose policies refer to it
   std::vector<std::unique_ptr<AttentionGroup>> groups_;
   std::size_t num_sequences_ = 0;  // of the step
   ShadowPass pass_ = ShadowPass::kNone;

@@ -12,10 +12,10 @@ bool ShadowStep::Takes(const PagedAttention& attention) {
 absl::Status ShadowStep::RunDense(const BatchInputs& inputs, std::span<const std::int32_t> rows,
                                   CausalLm& model, PagedAttention& attention, Backend& backend,
                                   Stream& stream) {
-  attention.SetShadowPass(ShadowPass::kDense);
-  absl::Status status = model.Forward(inputs, attention, stream);
+  absl::Status status = attention.SetShadowPass(ShadowPass::kDense, stream);
+  if (status.ok()) status = model.Forward(inputs, attention, stream);
   if (status.ok()) status = BestTokens(rows, model, backend, stream, dense_tokens_);
-  attention.SetShadowPass(ShadowPass::kCompare);
+  if (status.ok()) status = attention.SetShadowPass(ShadowPass::kCompare, stream);
   return status;
 }
 

@@ -110,6 +110,7 @@ int Serve(const ServerConfig& config) {
     state.SetModel(*model);
     signals.SetDrains();
     (*grpc)->SetServing(true);
+    (*keys)->AllowLevels(ServedLevels(config, engine->attention()));
     std::cout << "ready: model " << model->name << ", context " << engine->max_model_len()
               << " tokens, loaded in " << absl::FormatDuration(absl::Now() - start) << "\nhttp://"
               << config.host << ":" << (*http)->port() << std::endl;

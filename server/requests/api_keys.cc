@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<ApiKeys::Key>> ApiKeys::Read() const {
         key.level = word.substr(6);
         if (std::find(level_names_.begin(), level_names_.end(), key.level) == level_names_.end()) {
           return absl::InvalidArgumentError(absl::StrCat(path_, ":", number, ": level '", key.level,
-                                                         "' is not one of this server"));
+                                                         "' is not one that this server can give"));
         }
       } else if (word.compare(0, 13, "max_requests=") == 0 &&
                  absl::SimpleAtoi(word.substr(13), &key.max_requests) && key.max_requests > 0) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,8 @@ class ApiKeys final {
 
   // The default levels of the keys as they are now, each once.
   std::vector<std::string> Levels();
+  // From now on a key's level must be one of these. Of the thread that refreshes.
+  void AllowLevels(std::vector<std::string> level_names) { level_names_ = std::move(level_names); }
 
   // `authorization` is the header's value, "Bearer KEY". Unauthenticated; ResourceExhausted if the
   // key has as many open requests as it may. The time of the comparison does not depend on how
@@ -51,8 +54,8 @@ class ApiKeys final {
   absl::StatusOr<std::vector<Key>> Read() const;
 
   const std::string path_;
-  const std::vector<std::string> level_names_;
   // Of the thread that refreshes.
+  std::vector<std::string> level_names_;
   absl::Time last_look_ = absl::InfinitePast();
   std::int64_t modified_ = 0;  // of the file that was read, its clock's ticks
 

@@ -1,5 +1,7 @@
 #include "server/requests/served_attention.h"
 
+#include <iostream>
+
 #include "absl/strings/str_cat.h"
 #include "server/requests/attention_mapping.h"
 
@@ -31,6 +33,21 @@ std::vector<PolicyDescription> ServedPolicies(const ServingState& state) {
 const ThresholdTable* LoadedTable(const ServingState& state) {
   const absl::StatusOr<const ServedModel*> model = state.Model();
   return model.ok() ? (*model)->engine.attention().table() : nullptr;
+}
+
+std::vector<std::string> ServedLevels(const ServerConfig& config,
+                                      const AttentionCatalog& attention) {
+  std::vector<std::string> names;
+  for (const AttentionChoice& level : config.levels) {
+    const absl::Status status = attention.Validate(level);
+    if (status.ok()) {
+      names.push_back(level.level);
+    } else {
+      std::clog << "level=warning event=level_not_served name=" << level.level << " reason=\""
+                << status.message() << "\"\n";
+    }
+  }
+  return names;
 }
 
 absl::Status CheckGivenLevels(const ServerConfig& config,

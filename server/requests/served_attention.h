@@ -17,6 +17,10 @@ std::vector<PolicyDescription> ServedPolicies(const ServingState& state);
 // Null: none, or the model still loads. Lives as long as the model.
 const ThresholdTable* LoadedTable(const ServingState& state);
 
+// The names of the configured levels that the model can serve. Logs a warning for each other.
+std::vector<std::string> ServedLevels(const ServerConfig& config,
+                                      const AttentionCatalog& attention);
+
 // Whether the default level and those of API keys can be served; they would otherwise fail requests
 // that asked for nothing. FailedPrecondition naming the level and what to do.
 absl::Status CheckGivenLevels(const ServerConfig& config,

@@ -198,6 +198,12 @@ def test_generate_on_the_command_line(paths, server):
     assert remote.stdout == local.stdout
 
 
+def test_output_that_cannot_be_written_is_an_error(paths):
+    with open("/dev/full", "w") as full:
+        run = subprocess.run([str(paths[0]), "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    assert run.returncode == 1 and "standard output" in run.stderr
+
+
 def test_bench_serve_prints_a_line(paths, server):
     port = server.url.rsplit(":", 1)[1]
     run = subprocess.run(

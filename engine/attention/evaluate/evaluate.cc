@@ -213,6 +213,7 @@ class Evaluation final {
     absl::StatusOr<std::unique_ptr<AttentionCatalog>> catalog =
         AttentionCatalog::Create(settings, std::move(table));
     absl::Status status = catalog.status();
+    if (status.ok()) status = settings.ValidateLayers(files_->config().num_layers);
     if (status.ok()) {
       contestant.catalog = *std::move(catalog);
       status = contestant.catalog->Validate(choice.choice);

@@ -80,7 +80,7 @@ absl::Status TeacherForcing::Forward(int sequence_index, int context_length,
   plan_.num_tokens = num_tokens;
   batch_.Build(plan_, {});
   absl::Status status = attention.Plan(plan_, std::span(&policies, 1), *stream_);
-  attention.SetShadowPass(shadow);
+  if (status.ok()) status = attention.SetShadowPass(shadow, *stream_);
   if (status.ok()) status = model_->Forward(batch_.inputs(), attention, *stream_);
   if (status.ok()) status = stream_->Synchronize();
   return status;

@@ -16,6 +16,7 @@ class BlockListPolicy final : public AttentionPolicy, public LayerSelector {
         settings_(resources.catalog.settings().block_lists),
         forced_(ForcedOf(recipe, settings_)),
         selector_(resources.backend.block_selector()),
+        workspace_(resources.selection_workspace),
         is_dense_(static_cast<std::size_t>(resources.shape.num_layers), 0) {
     for (const int layer : settings_.dense_layers) {
       if (layer < resources.shape.num_layers) is_dense_[static_cast<std::size_t>(layer)] = 1;
@@ -36,10 +37,11 @@ class BlockListPolicy final : public AttentionPolicy, public LayerSelector {
     const AttentionLimits& limits = resources.limits;
     const int max_blocks = (limits.max_sequence_length + kSelectionBlock - 1) / kSelectionBlock;
     const std::size_t bytes = selector_.WorkspaceBytes(resources.largest_batch, rules_, max_blocks);
-    absl::StatusOr<DeviceBuffer> workspace =
-        resources.backend.device().Allocate(std::max<std::size_t>(1, bytes));
-    if (!workspace.ok()) return workspace.status();
-    workspace_ = *std::move(workspace);
+    if (workspace_.num_bytes() < bytes) {
+      absl::StatusOr<DeviceBuffer> workspace = resources.backend.device().Allocate(bytes);
+      if (!workspace.ok()) return workspace.status();
+      workspace_ = *std::move(workspace);
+    }
 
     // A sequence's queries touch at most two blocks more than they fill.
     const int sequences = std::min(limits.max_sequences, limits.max_tokens);
@@ -129,10 +131,11 @@ class BlockListPolicy final : public AttentionPolicy, public LayerSelector {
   const BlockListSettings settings_;
   const ForcedBlocks forced_;
   const BlockSelector& selector_;
+  DeviceBuffer& workspace_;
   std::vector<std::uint8_t> is_dense_;       // [num_layers]
   std::vector<ValueStatistics> statistics_;  // [num_layers], or empty
   BlockSelectionRules rules_;
-  DeviceBuffer workspace_, dense_lists_;
+  DeviceBuffer dense_lists_;
   // Of the step.
   std::vector<std::int32_t> query_block_start_, budget_;
   std::vector<float> beta_;

@@ -98,8 +98,11 @@ TEST(SparseAttention, TopThetaReadsFewerRowsAndSaysSo) {
   EXPECT_EQ(sparse.usage.attention.key_rows_read, kRows);
   EXPECT_LT(sparse.usage.attention.value_rows_read, kRows * 9 / 10);
   EXPECT_GT(sparse.usage.attention.value_rows_read, 0);
+  // Twelve rows have seven blocks of keys and seven have eight; the sums of a block's keys and of
+  // its values are a row each.
+  constexpr std::int64_t kSums = 2 * (12 * 7 + 7 * 8) * 2 * 4;
   EXPECT_EQ(sparse.usage.attention.kv_bytes_read,
-            (kRows + sparse.usage.attention.value_rows_read) * 8 * 4);
+            (kRows + sparse.usage.attention.value_rows_read + kSums) * 8 * 4);
   EXPECT_EQ(sparse.usage.k, 4);
   // One block of 128 tokens, in two layers of eight heads.
   EXPECT_EQ(sparse.usage.attention.blocks, 16);
@@ -259,6 +262,22 @@ TEST(SparseAttention, ShadowStepsCompareAndChangeNothing) {
     EXPECT_EQ(Sum(observer.shadow.output_error_buckets), observer.shadow.num_tokens * 2 * ranks);
     EXPECT_GT(observer.shadow.output_error_sum, 0);
   }
+}
+
+// A layer that is dense whatever the request asks for has no error, and must not thin out those of
+// the others.
+TEST(SparseAttention, ShadowErrorsAreOfThresholdedLayersAlone) {
+  TinyEngineOptions options = Options();
+  options.attention.shadow_interval = 1;
+  options.attention.top_theta.layers = {{0, 0}};
+  AttentionObserver observer;
+  {
+    const auto engine = CreateTinyEngine(options, &observer);
+    ASSERT_NE(engine, nullptr);
+    Generate(*engine, TopTheta(TinyRequest(99, 100, 11, 1), 4));
+  }
+  EXPECT_EQ(Sum(observer.shadow.output_error_buckets), observer.shadow.num_tokens);
+  EXPECT_EQ(observer.shadow.output_error_buckets[0], 0);
 }
 
 TEST(SparseAttention, StepsReportSavingsAndFidelity) {

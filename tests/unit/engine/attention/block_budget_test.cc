@@ -220,7 +220,10 @@ TEST(BlockBudgetTest, LongestPromptDoesNotOverflow) {
 TEST(BlockBudgetTest, RefusesFieldsOutOfRange) {
   EXPECT_TRUE(ValidateBudgetSchedule(Code(700)).ok());
   EXPECT_TRUE(ValidateBudgetSchedule(PaperSchedule(54)).ok());
-  EXPECT_EQ(ValidateBudgetSchedule(Code(0)).message(), "block budget: mu is 0, expected 1 to 1000");
+  EXPECT_EQ(ValidateBudgetSchedule(Code(0)).message(),
+            "mu in thousandths is 0; it must be 1 to 1000");
+  EXPECT_EQ(ValidateBudgetSchedule({.short_bias = -1}).message(),
+            "block_lists.short_bias is -1; it must be 0 to 65536");
   EXPECT_FALSE(ValidateBudgetSchedule(Code(1001)).ok());
   EXPECT_FALSE(ValidateBudgetSchedule({.short_rate_per_mille = -1}).ok());
   EXPECT_FALSE(ValidateBudgetSchedule({.long_bias = -1}).ok());

@@ -91,5 +91,23 @@ TEST(ApiKeysTest, ReadsAChangedFileAgainAndKeepsTheOldOneIfItIsBad) {
   }
 }
 
+// What the model cannot serve must not come in by the back door.
+TEST(ApiKeysTest, AChangedFileMustGiveLevelsThatCanBeServed) {
+  const testing::TempFolder folder;
+  const std::string path = folder.Write("keys", "old level=off\n");
+  const auto keys = ApiKeys::Open(path, {"off", "light"});
+  ASSERT_TRUE(keys.ok());
+  (*keys)->AllowLevels({"off"});
+  int seconds = 5;
+  for (const char* level : {"light", "off"}) {
+    folder.Write("keys", std::string("new level=") + level + "\n");
+    std::filesystem::last_write_time(
+        path, std::filesystem::last_write_time(path) + std::chrono::seconds(seconds));
+    (*keys)->Refresh(kNow + absl::Seconds(seconds));
+    EXPECT_EQ((*keys)->Check("Bearer new").ok(), std::string(level) == "off");
+    seconds += 10;
+  }
+}
+
 }  // namespace
 }  // namespace thresher
