@@ -65,15 +65,19 @@ void ChoiceTally::Add(int row_length, bool at_end, const StepAttentionReport& re
 }
 
 void ChoiceTally::AddSurvivors(std::span<const std::int32_t> survivors,
-                               std::span<const int> targets, int num_rows) {
+                               std::span<const int> targets, int context_length, int num_rows) {
   if (targets.empty()) return;
   const std::size_t of_layer = survivors.size() / targets.size();
   const std::size_t num_heads = of_layer / static_cast<std::size_t>(num_rows);
   head_ratios_.resize(targets.size() * num_heads);
   head_rows_.resize(head_ratios_.size());
   for (std::size_t i = 0; i < survivors.size(); ++i) {
-    if (survivors[i] < 0) continue;
     const std::size_t layer = i / of_layer;
+    const std::int64_t num_keys =
+        context_length + static_cast<std::int64_t>(i % of_layer / num_heads) + 1;
+    own_rows_ += num_keys;
+    own_rows_read_ += survivors[i] < 0 ? num_keys : survivors[i];
+    if (survivors[i] < 0) continue;
     const std::size_t at = layer * num_heads + i % num_heads;
     head_ratios_[at] += static_cast<double>(survivors[i]) / targets[layer];
     ++head_rows_[at];
@@ -98,6 +102,8 @@ ChoiceReading ChoiceTally::Read(std::uint64_t seed) const {
   };
   reading.value_row_share = share_of(counts_);
   reading.value_row_share_at_end = share_of(counts_at_end_);
+  reading.value_row_share_of_heads =
+      Share(static_cast<double>(own_rows_read_), static_cast<double>(own_rows_), 1);
   reading.block_density =
       Share(static_cast<double>(counts_.blocks_selected), static_cast<double>(counts_.blocks), 1);
   const std::int64_t num_errors = std::accumulate(

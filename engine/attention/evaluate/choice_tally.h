@@ -25,9 +25,10 @@ class ChoiceTally final {
   // window.
   void Add(int row_length, bool at_end, const StepAttentionReport& report);
   // survivors [num_layers, num_rows, num_heads] of a step, negative where a row was not
-  // thresholded; targets [num_layers], or empty: the policy has none.
+  // thresholded; targets [num_layers], or empty: the policy has none. The first row stands at
+  // position context_length.
   void AddSurvivors(std::span<const std::int32_t> survivors, std::span<const int> targets,
-                    int num_rows);
+                    int context_length, int num_rows);
 
   // All but the tasks and the choice itself.
   ChoiceReading Read(std::uint64_t seed) const;
@@ -51,6 +52,7 @@ class ChoiceTally final {
   std::array<Sums, kNumRowLengths> by_length_;
   AttentionCounts counts_, counts_at_end_;
   ShadowReport shadow_;
+  std::int64_t own_rows_ = 0, own_rows_read_ = 0;  // over query heads, each for itself
   std::vector<double> head_ratios_;      // [num_layers, num_heads], survivors over k, summed
   std::vector<std::int64_t> head_rows_;  // and the rows that were
 };

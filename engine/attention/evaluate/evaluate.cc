@@ -265,7 +265,7 @@ class Evaluation final {
           survivors_,
           TargetsOf(decodes ? contestant.policies.decode : contestant.policies.prefill,
                     contestant.spec.settings, config.num_layers),
-          end - first);
+          first, end - first);
       comparisons_.resize(tokens.size());
       status = ForLogits(first_row, end - first, [&](int row, std::span<const float> logits) {
         comparisons_[static_cast<std::size_t>(row)] =

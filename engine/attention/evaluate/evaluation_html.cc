@@ -50,7 +50,8 @@ std::string PolicyText(const PolicyChoice& choice) {
 
 std::string Table(const EvaluationReport& report) {
   std::string html =
-      "<table><tr><th>choice</th><th>prefill</th><th>decode</th><th>V rows read</th>"
+      "<table><tr><th>choice</th><th>prefill</th><th>decode</th><th>V rows read (by a head "
+      "alone)</th>"
       "<th>blocks read</th><th>perplexity</th><th>increase (95 %)</th><th>KL, nats (95 %)</th>"
       "<th>same top token</th><th>output error</th>";
   for (const auto& task : report.dense_tasks) {
@@ -68,12 +69,12 @@ std::string Table(const EvaluationReport& report) {
     absl::StrAppend(
         &html, "<tr><td><span style=\"color:", ColourOf(i), "\">&#9632;</span> ", Escape(r.name),
         "</td><td>", Escape(PolicyText(r.choice.prefill)), "</td><td>",
-        Escape(PolicyText(r.choice.decode)), "</td><td>", Percent(r.value_row_share), "</td><td>",
-        Percent(r.block_density), "</td><td>", absl::StrFormat("%.3f", r.perplexity), "</td><td>",
-        Percent(r.perplexity_increase.mean), " (", Percent(r.perplexity_increase.lower), " to ",
-        Percent(r.perplexity_increase.upper), ")</td><td>",
-        absl::StrFormat("%.5f (%.5f to %.5f)", r.kl.mean, r.kl.lower, r.kl.upper), "</td><td>",
-        Percent(r.top_agreement.mean), "</td><td>", Percent(r.output_error), "</td>");
+        Escape(PolicyText(r.choice.decode)), "</td><td>", Percent(r.value_row_share), " (",
+        Percent(r.value_row_share_of_heads), ")</td><td>", Percent(r.block_density), "</td><td>",
+        absl::StrFormat("%.3f", r.perplexity), "</td><td>", Percent(r.perplexity_increase.mean),
+        " (", Percent(r.perplexity_increase.lower), " to ", Percent(r.perplexity_increase.upper),
+        ")</td><td>", absl::StrFormat("%.5f (%.5f to %.5f)", r.kl.mean, r.kl.lower, r.kl.upper),
+        "</td><td>", Percent(r.top_agreement.mean), "</td><td>", Percent(r.output_error), "</td>");
     for (const auto& task : r.tasks) {
       absl::StrAppend(&html, "<td>", absl::StrFormat("%.2f", task.second), "</td>");
     }

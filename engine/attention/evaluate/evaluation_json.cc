@@ -44,6 +44,7 @@ Json ChoiceJson(const ChoiceReading& reading) {
           {"top_agreement", IntervalJson(reading.top_agreement)},
           {"v_row_share", reading.value_row_share},
           {"v_row_share_at_end", reading.value_row_share_at_end},
+          {"v_row_share_of_heads", reading.value_row_share_of_heads},
           {"block_density", reading.block_density},
           {"output_error", reading.output_error},
           {"heads_within_half_and_double",

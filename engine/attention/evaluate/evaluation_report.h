@@ -34,7 +34,9 @@ struct ChoiceReading {
   Interval top_agreement;
   double value_row_share = 1;         // decode rows: union over a KV head's query heads, all layers
   double value_row_share_at_end = 1;  // of the last rows of each window alone
-  double block_density = 1;           // prefill blocks selected / causal ones
+  // The same if each query head read its own survivors alone, as without grouped heads.
+  double value_row_share_of_heads = 1;
+  double block_density = 1;  // prefill blocks selected / causal ones
   double output_error = 0;  // mean over layers of ‖o − o_dense‖ / ‖o_dense‖, sampled rows
   // Absent if no row was thresholded.
   std::optional<double>

@@ -80,6 +80,9 @@ TEST_F(EvaluateTest, DenseIsItselfAndThresholdsReadLess) {
   EXPECT_GE(thresholded.kl.upper, thresholded.kl.lower);
   EXPECT_GT(thresholded.value_row_share, 0.05);
   EXPECT_LT(thresholded.value_row_share, 1);
+  EXPECT_GT(thresholded.value_row_share_of_heads, 0.05);
+  EXPECT_LE(thresholded.value_row_share_of_heads, thresholded.value_row_share);
+  EXPECT_EQ(dense.value_row_share_of_heads, 1);
   EXPECT_GT(thresholded.output_error, 0);
   EXPECT_LT(thresholded.output_error, 1);
   const LengthBucketReading& shortest = thresholded.buckets[0];
