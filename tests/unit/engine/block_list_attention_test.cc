@@ -46,7 +46,7 @@ GenerationRequest Shortened(GenerationRequest request, std::size_t prompt_length
   return request;
 }
 
-TEST(BlockListAttention, APromptOfAnotherLengthSharesOnlyTheDenseBeginning) {
+TEST(BlockListAttention, Oracle10APromptOfAnotherLengthSharesOnlyTheDenseBeginning) {
   TinyEngineOptions options = Options();
   const auto cold = CreateTinyEngine(options);
   options.prefix_cache = true;
@@ -84,7 +84,7 @@ TEST(BlockListAttention, APromptOfAnotherLengthSharesOnlyTheDenseBeginning) {
   }
 }
 
-TEST(BlockListAttention, ASecondTurnReadsNothingThatDependedOnTheFirstOnesLength) {
+TEST(BlockListAttention, Oracle10ASecondTurnReadsNothingThatDependedOnTheFirstOnesLength) {
   TinyEngineOptions options = Options();
   const auto cold = CreateTinyEngine(options);
   options.prefix_cache = true;

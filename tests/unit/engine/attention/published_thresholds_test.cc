@@ -60,7 +60,7 @@ void ExpectNearest(const ThresholdContents& contents, int layer, int head, int n
 }
 
 // Item 19 of the specification's oracle, second half.
-TEST(PublishedThresholds, LooksUpTheNearestLength) {
+TEST(PublishedThresholds, Item19LooksUpTheNearestLength) {
   const auto contents = Import(SameLengths());
   ASSERT_TRUE(contents.ok()) << contents.status();
   EXPECT_EQ(contents->n.size(), 3u);

@@ -86,7 +86,7 @@ TEST(ThresholdTable, RefusesWhatItDoesNotHave) {
 }
 
 // Item 22 of the specification's oracle.
-TEST(ThresholdTable, RefusesAnotherModelNamingBothValues) {
+TEST(ThresholdTable, Item22RefusesAnotherModelNamingBothValues) {
   const TempFolder folder;
   const ThresholdContents contents = SampleTable({});
   const std::string path = TablePath(folder, contents);

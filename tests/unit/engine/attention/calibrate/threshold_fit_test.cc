@@ -85,7 +85,7 @@ int CountAbove(const std::vector<double>& row, double threshold) {
 
 // Item 19 of the specification's oracle: mean survivors are k on the calibration's own rows, up to
 // what one bin holds.
-TEST(ThresholdFit, MeetsEveryTargetOnItsOwnRows) {
+TEST(ThresholdFit, Item19MeetsEveryTargetOnItsOwnRows) {
   DrawnScores drawn(1024, 40, Normal);
   const ThresholdContents table = FitThresholds(drawn.statistics, {});
   ASSERT_TRUE(table.Validate().ok()) << table.Validate();
@@ -129,7 +129,7 @@ TEST(ThresholdFit, KeepsTheMassOfTheDropped) {
 }
 
 // Item 15: at any k and length, grid point or not, calibrated or beyond.
-TEST(ThresholdFit, NeverRisesWithK) {
+TEST(ThresholdFit, Item15NeverRisesWithK) {
   for (const auto& draw : {DrawnScores::Draw(Normal), DrawnScores::Draw(Exponential)}) {
     const DrawnScores drawn(2048, 4, draw);
     auto table = ThresholdTable::Create(FitThresholds(drawn.statistics, {}));
@@ -152,7 +152,7 @@ TEST(ThresholdFit, NeverRisesWithK) {
 
 // Item 20: exponential tails, calibrated at 1,024 and used at 16 times that: along the slope within
 // 10 % of k, at the nearest row 16 times too many.
-TEST(ThresholdFit, ExtrapolatesAlongTheSlopeOfExponentialTails) {
+TEST(ThresholdFit, Item20ExtrapolatesAlongTheSlopeOfExponentialTails) {
   DrawnScores drawn(1024, 400, Exponential);
   ThresholdContents contents = FitThresholds(drawn.statistics, {});
   for (const ThresholdLookup lookup : {ThresholdLookup::kBilinear, ThresholdLookup::kNearest}) {
