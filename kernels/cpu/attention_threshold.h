@@ -11,9 +11,9 @@
 
 namespace thresher {
 
-// A bound on memory, and large enough that a wave's two forks cost nothing beside it: 8,192 keys of
-// 9 heads are 0.3 MB.
-inline constexpr std::int64_t kScoreWaveBytes = std::int64_t{64} << 20;
+// Of a thread: some of its second-level cache, and large enough that a wave's two forks cost
+// nothing beside it. 8,192 keys of 9 heads are 0.3 MB.
+inline constexpr std::int64_t kScoreWaveBytes = std::int64_t{1} << 20;
 
 // One kernel for each phase and cache dtype (bf16, f16, f32), head_dim and block size as
 // MakeAttentionAllKernels. `team` outlives the kernels. They carry out SelectAll and
@@ -27,7 +27,8 @@ inline constexpr std::int64_t kScoreWaveBytes = std::int64_t{64} << 20;
 // batch, the cache lacks the sums that it needs (k_sums for kCentred, v_sums for a value mean), or
 // it promotes with an estimate of one head.
 //
-// wave_bytes: scores of kPost that are held at a time, if one row's fit. No bit depends on it.
+// wave_bytes: scores of kPost that a thread holds at a time, if one row's fit. No bit depends on
+// it.
 std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionThresholdKernels(
     CpuIsa isa, bool full_precision, ThreadTeam& team, std::int64_t wave_bytes = kScoreWaveBytes);
 

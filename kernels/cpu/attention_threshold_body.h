@@ -96,12 +96,14 @@ inline std::uint64_t BitsAbove(const float* score, float threshold) {
   return bits;
 }
 
-// Notes which keys each head keeps; returns those that any head keeps.
+// Notes which keys of a tile each head keeps; returns those that any head keeps. scores
+// [group_size, kKeyTile], `stride` apart.
 template <typename V>
-inline std::uint64_t SelectKeys(const ThresholdUnit& unit, const ThresholdScratch& s) {
+inline std::uint64_t SelectKeys(const ThresholdUnit& unit, const float* scores, std::int64_t stride,
+                                const ThresholdScratch& s) {
   std::uint64_t any = 0;
   for (int head = 0; head < unit.rows.num_rows; ++head) {
-    const std::uint64_t bits = BitsAbove<V>(s.score + head * kKeyTile, unit.thresholds[head]);
+    const std::uint64_t bits = BitsAbove<V>(scores + head * stride, unit.thresholds[head]);
     s.kept_bits(head) = bits;
     s.partial(head)->survivors += static_cast<float>(__builtin_popcountll(bits));
     any |= bits;
@@ -151,6 +153,19 @@ inline void WeighKeys(float* score, std::uint64_t used, ThresholdPartial& row) {
   row.dropped += V::SumOf(dropped);
 }
 
+// The weights that add up the kept values themselves: the group's if it promotes, else each head's,
+// whose bits are those noted last.
+inline void SetIndicators(const ThresholdUnit& unit, const KeptRows& kept,
+                          const ThresholdScratch& s) {
+  if (!unit.sums_values) return;
+  const int group = unit.rows.num_rows;
+  for (int head = 0; head < (unit.promotes ? 1 : group); ++head) {
+    float* indicator = s.weight + (group + head) * kKeyTile;
+    const std::uint64_t own = unit.promotes ? ~std::uint64_t{0} : s.kept_bits(head);
+    for (int i = 0; i < kept.count; ++i) indicator[i] = own >> kept.keys[i] & 1 ? 1 : 0;
+  }
+}
+
 // A tile's scores into the rows' states and the kept rows' weights.
 template <typename V>
 inline void WeighTile(const ThresholdUnit& unit, int first_key, std::uint64_t any,
@@ -162,21 +177,38 @@ inline void WeighTile(const ThresholdUnit& unit, int first_key, std::uint64_t an
     RaiseMaximum<V>(score, first_key, s.output + head * padded, padded, *s.partial(head));
     WeighKeys<V>(score, unit.promotes ? any : own, *s.partial(head));
     float* weight = s.weight + head * kKeyTile;
-    if (unit.promotes) {
-      for (int i = 0; i < kept.count; ++i) weight[i] = score[kept.keys[i]];
-      continue;
-    }
-    float* indicator = weight + group * kKeyTile;
     for (int i = 0; i < kept.count; ++i) {
-      const bool keeps = own >> kept.keys[i] & 1;
-      weight[i] = keeps ? score[kept.keys[i]] : 0;
-      indicator[i] = keeps ? 1 : 0;
+      weight[i] = unit.promotes || (own >> kept.keys[i] & 1) ? score[kept.keys[i]] : 0;
     }
   }
-  if (unit.promotes && unit.sums_values) {
-    float* indicator = s.weight + group * kKeyTile;
-    for (int i = 0; i < kept.count; ++i) indicator[i] = 1;
+  SetIndicators(unit, kept, s);
+}
+
+// The same where the rows' largest scores and sums over all keys are known: only kept keys count.
+template <typename V>
+inline void WeighKeptKeys(const ThresholdUnit& unit, const float* scores, const KeptRows& kept,
+                          const ThresholdScratch& s) {
+  for (int head = 0; head < unit.rows.num_rows; ++head) {
+    const float* score = scores + head * unit.score_stride;
+    std::uint64_t own = ~std::uint64_t{0};
+    if (!unit.promotes) own = s.kept_bits(head) = BitsAbove<V>(score, unit.thresholds[head]);
+    float* weight = s.weight + head * kKeyTile;
+    int count = 0;
+    for (; count < kept.count; ++count) {
+      const int key = kept.keys[count];
+      weight[count] = own >> key & 1 ? score[key] : kNegativeInfinity;
+    }
+    for (; count % V::kLanes != 0; ++count) weight[count] = kNegativeInfinity;
+    ThresholdPartial& row = *s.partial(head);
+    for (int i = 0; i < count; i += V::kLanes) {
+      V::Store(weight + i, ExpOf<V>(V::Sub(V::Load(weight + i), V::Set(row.largest))));
+    }
+    // One by one: what other heads keep adds zeros, and must not change a bit.
+    float sum = 0;
+    for (int i = 0; i < kept.count; ++i) sum += weight[i];
+    row.kept += sum;
   }
+  SetIndicators(unit, kept, s);
 }
 
 inline void WritePartials(const ThresholdUnit& unit, int num_outputs, const ThresholdScratch& s) {
@@ -223,21 +255,52 @@ inline void AttendAs(const ThresholdUnit& unit, float* memory) {
   KeptRows kept[2];
   int waiting = 0;
   ForTiles(unit, [&](int first, int num_keys, const TileRows& keys, const TileRows& next) {
-    if (unit.scores == nullptr) {
-      ScoreTile<V, kType>(rows, keys, next, num_keys, s);
-    } else {
-      for (int head = 0; head < group; ++head) {
-        std::memcpy(s.score + head * kKeyTile, unit.scores + head * unit.score_stride + first,
-                    sizeof(float) * kKeyTile);
-      }
-    }
-    const std::uint64_t any = SelectKeys<V>(unit, s);
+    ScoreTile<V, kType>(rows, keys, next, num_keys, s);
+    const std::uint64_t any = SelectKeys<V>(unit, s.score, kKeyTile, s);
     FetchRows(rows, first, any, kept[1 - waiting]);
     AddKeptValues<V, kType>(kept[waiting], rows.head_dim, num_outputs, s.weight, s.output);
     waiting = 1 - waiting;
     WeighTile<V>(unit, first, any, kept[waiting], s);
   });
   AddKeptValues<V, kType>(kept[waiting], rows.head_dim, num_outputs, s.weight, s.output);
+  WritePartials(unit, num_outputs, s);
+}
+
+// The second pass over a unit whose partial results `ScoreAs` has made: reads no key again, and
+// weighs the kept ones alone.
+template <typename V, DType kType>
+inline void AttendScoredAs(const ThresholdUnit& unit, float* memory) {
+  const AttentionUnit& rows = unit.rows;
+  const int group = rows.num_rows;
+  const int num_outputs = group + (!unit.sums_values ? 0 : unit.promotes ? 1 : group);
+  const ThresholdScratch s(memory, rows.head_dim, group);
+  std::memset(s.output, 0, sizeof(float) * num_outputs * PaddedDim(rows.head_dim));
+  for (int head = 0; head < group; ++head) {
+    const auto& scored = *reinterpret_cast<const ThresholdPartial*>(
+        rows.partial + head * ThresholdPartialFloats(rows.head_dim));
+    *s.partial(head) = {.largest = scored.largest, .dropped = scored.kept, .argmax = scored.argmax};
+  }
+  // There is little to do between a tile's fetch and its use, so that several tiles wait.
+  constexpr int kAhead = 4;
+  KeptRows kept[kAhead];
+  const int num_tiles = (rows.num_keys + kKeyTile - 1) / kKeyTile;
+  for (int tile = 0; tile < num_tiles + kAhead; ++tile) {
+    KeptRows& slot = kept[tile % kAhead];
+    if (tile >= kAhead && slot.count > 0) {
+      const int first = rows.first_key + (tile - kAhead) * kKeyTile;
+      WeighKeptKeys<V>(unit, unit.scores + first, slot, s);
+      AddKeptValues<V, kType>(slot, rows.head_dim, num_outputs, s.weight, s.output);
+    }
+    slot.count = 0;
+    if (tile >= num_tiles) continue;
+    const int first = rows.first_key + tile * kKeyTile;
+    FetchRows(rows, first, SelectKeys<V>(unit, unit.scores + first, unit.score_stride, s), slot);
+  }
+  for (int head = 0; head < group; ++head) {
+    ThresholdPartial& row = *s.partial(head);
+    const float dropped = row.dropped - row.kept;
+    row.dropped = dropped < 0 ? 0 : dropped;  // what rounding left; a NaN stays
+  }
   WritePartials(unit, num_outputs, s);
 }
 
@@ -263,7 +326,13 @@ inline void ScoreAs(const ThresholdUnit& unit, float* memory) {
 
 template <typename V>
 void AttendThreshold(const ThresholdUnit& unit, float* scratch) {
-  ForKvType(unit.rows.kv_dtype, [&]<DType kType>() { AttendAs<V, kType>(unit, scratch); });
+  ForKvType(unit.rows.kv_dtype, [&]<DType kType>() {
+    if (unit.scores == nullptr) {
+      AttendAs<V, kType>(unit, scratch);
+    } else {
+      AttendScoredAs<V, kType>(unit, scratch);
+    }
+  });
 }
 
 template <typename V>

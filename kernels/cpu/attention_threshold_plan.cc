@@ -77,7 +77,7 @@ ThresholdWorkspace LayOutThreshold(AttentionPhase phase, const AttentionBatch& b
 
   ThresholdWorkspace layout;
   layout.score_capacity =
-      decode ? std::max(one_row, std::min(all_scores, wave_bytes / float_bytes)) : 0;
+      decode ? std::max(one_row, std::min(all_scores, num_threads * wave_bytes / float_bytes)) : 0;
   layout.partials = RoundUpToLine(most.merges * std::int64_t{sizeof(std::int32_t)});
   layout.states = layout.partials + RoundUpToLine(float_bytes * most.partials * partials);
   layout.scores = layout.states + RoundUpToLine(float_bytes * most.merges * state);

@@ -91,7 +91,7 @@ struct AttentionThresholdLoops {
   void (*score)(const ThresholdUnit& unit, float* scratch);
   // thresholds[row] += ln Σ exp(s), from what `score` left in the partial results.
   void (*add_log_sum)(const ThresholdMerge& merge, float* thresholds);
-  // Fills the unit's partial results.
+  // Fills the unit's partial results; with scores, those that `score` has left there.
   void (*attend)(const ThresholdUnit& unit, float* scratch);
   // Writes `out` and outcomes [group_size]; returns the number of value rows read.
   int (*merge)(const ThresholdMerge& merge, float* scratch, ThresholdOutcome* outcomes);
