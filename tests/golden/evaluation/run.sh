@@ -36,7 +36,7 @@ calibrate() {
 evaluate() {
   local name=../$1
   shift
-  [[ -e $name.json ]] || "$thresher" evaluate --model "$model" --shadow-interval 0 --json "$name.json" --html "$name.html" "$@"
+  [[ -s $name.json ]] || "$thresher" evaluate --model "$model" --shadow-interval 0 --json "$name.json" --html "$name.html" "$@"
 }
 top_theta() { echo "$1:{\"decode\":{\"policy\":\"top_theta\",\"k\":$2}}|top_theta { $3 }"; }
 blocks() {

@@ -98,9 +98,9 @@ TEST(SparseAttention, TopThetaReadsFewerRowsAndSaysSo) {
   EXPECT_EQ(sparse.usage.attention.key_rows_read, kRows);
   EXPECT_LT(sparse.usage.attention.value_rows_read, kRows * 9 / 10);
   EXPECT_GT(sparse.usage.attention.value_rows_read, 0);
-  // Twelve rows have seven blocks of keys and seven have eight; the sums of a block's keys and of
-  // its values are a row each.
-  constexpr std::int64_t kSums = 2 * (12 * 7 + 7 * 8) * 2 * 4;
+  // Twelve rows have seven blocks of keys and seven have eight; the sum of a block's values is a
+  // row.
+  constexpr std::int64_t kSums = (12 * 7 + 7 * 8) * 2 * 4;
   EXPECT_EQ(sparse.usage.attention.kv_bytes_read,
             (kRows + sparse.usage.attention.value_rows_read + kSums) * 8 * 4);
   EXPECT_EQ(sparse.usage.k, 4);

@@ -76,7 +76,7 @@ TEST(AttentionCatalog, KeepsSumsOnlyForATable) {
 
 TEST(AttentionCatalog, ATableMustHaveThePlacement) {
   ThresholdContents contents = SampleTable({});
-  contents.placements[static_cast<std::size_t>(ThresholdPlacement::kCentred)] = {};
+  contents.placements[static_cast<std::size_t>(ThresholdPlacement::kPost)] = {};
   const auto catalog = AttentionCatalog::Create({}, *ThresholdTable::Create(contents));
   EXPECT_EQ(catalog.status().code(), absl::StatusCode::kFailedPrecondition);
 }

@@ -63,7 +63,9 @@ TEST_F(EvaluateTest, DenseIsItselfAndThresholdsReadLess) {
   ASSERT_TRUE(WriteThresholdFile(AboveTheMean(options_.model_path), options_.threshold_table).ok());
   AttentionChoice sparse;
   sparse.decode = {"top_theta", {{"k", 16}}};
-  options_.choices = {{"dense", {}, {}}, {"sparse", sparse, {}}};
+  AttentionSettings centred;
+  centred.top_theta.placement = ThresholdPlacement::kCentred;
+  options_.choices = {{"dense", {}, {}}, {"sparse", sparse, centred}};
   const absl::StatusOr<EvaluationReport> report = Evaluate(options_, {});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->num_tokens, 192);
