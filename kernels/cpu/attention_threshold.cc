@@ -108,12 +108,13 @@ class AttentionThreshold final : public AttentionKernel {
 
   absl::Status Run(const AttentionPlan& plan, const AttentionLayer& layer,
                    const KvSelection& selection, Stream&) const override {
-    if (std::holds_alternative<SelectBlocks>(selection)) {
+    const auto* above = std::get_if<SelectAboveThreshold>(&selection);
+    if (above == nullptr && !std::holds_alternative<SelectAll>(selection)) {
       return absl::InvalidArgumentError(
-          "attention: the kernel of mechanism `above threshold` does not carry out SelectBlocks");
+          "attention: the kernel of mechanism `above threshold` carries out SelectAboveThreshold "
+          "and SelectAll alone");
     }
     absl::Status status = CheckAttentionLayer(plan, layer, key_.kv_dtype);
-    const auto* above = std::get_if<SelectAboveThreshold>(&selection);
     if (above != nullptr) {
       if (status.ok()) status = CheckTargets(*above, plan.batch);
       if (status.ok()) status = CheckGrid(*above, plan.batch);

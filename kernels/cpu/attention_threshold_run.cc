@@ -5,27 +5,12 @@
 
 #include "kernels/cpu/attention_all.h"
 #include "kernels/cpu/attention_call.h"
+#include "kernels/cpu/threshold_counts.h"
 
 namespace thresher {
 namespace {
 
 constexpr std::int64_t kMaxItemsInARow = 8;
-
-template <std::size_t kBounds>
-int BucketOf(const std::array<float, kBounds>& bounds, float value) {
-  return static_cast<int>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
-}
-
-void AddOutcome(const ThresholdOutcome& outcome, int target, ThresholdCounts& counts) {
-  const float ratio = static_cast<float>(outcome.survivors) / static_cast<float>(target);
-  ++counts.num_heads;
-  counts.ratio_sum += ratio;
-  ++counts.ratio_buckets[BucketOf(kTargetRatioBounds, ratio)];
-  // A row whose scores are NaN has no mass to speak of; its request fails.
-  if (!std::isfinite(outcome.dropped_mass)) return;
-  counts.dropped_mass_sum += outcome.dropped_mass;
-  ++counts.dropped_mass_buckets[BucketOf(kDroppedMassBounds, outcome.dropped_mass)];
-}
 
 }  // namespace
 
@@ -188,7 +173,8 @@ void ThresholdRun::FinishRow(const ThresholdMerge& merge, const AttentionWorkIte
   counts.key_rows += merge.rows.num_keys;
   counts.value_rows += value_rows;
   for (int head = 0; head < group_size_; ++head) {
-    AddOutcome(outcomes[head], selection_->targets[item.sequence], counts);
+    CountHead(outcomes[head].survivors, selection_->targets[item.sequence],
+              outcomes[head].dropped_mass, counts);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/attention_all.h"
 #include "kernels/cpu/attention_blocks.h"
+#include "kernels/cpu/attention_ranked.h"
 #include "kernels/cpu/attention_threshold.h"
 #include "kernels/cpu/block_selector.h"
 #include "kernels/cpu/cpu_device.h"
@@ -42,6 +43,7 @@ std::vector<std::unique_ptr<AttentionKernel>> MakeAttentionKernels(CpuIsa isa,
   };
   add(MakeAttentionThresholdKernels(isa, options.full_precision, team));
   add(MakeAttentionBlocksKernels(isa, options.full_precision, team));
+  add(MakeAttentionRankedKernels(isa, options.full_precision, team));
   return kernels;
 }
 

@@ -14,7 +14,12 @@
 
 namespace thresher {
 
-enum class AttentionMechanism : std::uint8_t { kAll, kAboveThreshold, kBlocks };
+enum class AttentionMechanism : std::uint8_t {
+  kAll,
+  kAboveThreshold,
+  kBlocks,
+  kRanked,  // to judge others by: slow
+};
 enum class AttentionPhase : std::uint8_t { kPrefill, kDecode };
 
 // The row of the kernel table that serves a group of queries.
@@ -53,12 +58,12 @@ struct AttentionLayer {
   KvCacheLayer cache;
   float scale = 0;  // multiplies q·k
   TensorView out;   // [num_rows, num_heads, head_dim], f32 or gemm_input dtype
-  // Added to by the threshold kernel, [num_queries, num_kv_heads] in the order of query_start; null
-  // data: nobody asks. Device memory.
+  // Added to by the threshold and ranking kernels, [num_queries, num_kv_heads] in the order of
+  // query_start; null: nobody asks. Device memory.
   ThresholdCounts* counts = nullptr;
-  // Written by the threshold kernel, [num_queries, num_heads] in the order of query_start: keys
-  // above the head's own threshold, of rows that were thresholded; others are left alone. Null:
-  // nobody asks. Device memory.
+  // Written by them, [num_queries, num_heads] in the order of query_start: keys above the head's
+  // own threshold, or chosen for it, of sparse rows; others are left alone. Null: nobody asks.
+  // Device memory.
   std::int32_t* survivors = nullptr;
 };
 

@@ -78,7 +78,24 @@ struct SelectBlocks {
   int capacity = 0;
 };
 
-using KvSelection = std::variant<SelectAll, SelectAboveThreshold, SelectBlocks>;
+// The best keys of each row, which is what a threshold or a bound is judged by: exact, and slow, as
+// all scores come first. Rows with n ≤ k, or k = 0, read all and are bitwise what the mechanism
+// `all` makes of them in the same phase.
+struct SelectRanked {
+  // k of each sequence of the batch [num_sequences]; 0: dense; with pages at least kRankedPage.
+  std::span<const std::int32_t> targets;
+  // False: a head reads its k largest scores, of equals the first. True: the heads of a KV head
+  // read the k / kRankedPage (rounded down) aligned pages whose bounds are the largest, of equals
+  // the first. A page's bound is the largest over the heads of Σ_c max(q_c · min k_c, q_c · max
+  // k_c), over the page's keys that the row sees. Source: Quest, arXiv 2406.10774.
+  bool by_pages = false;
+  // Of each sequence, or empty for none. 1: weights are the dense ones, and the mean of the dropped
+  // values stands in for the mass that they leave. 0: they are normalised over the keys read.
+  std::span<const std::uint8_t> compensates;
+};
+inline constexpr int kRankedPage = 16;
+
+using KvSelection = std::variant<SelectAll, SelectAboveThreshold, SelectBlocks, SelectRanked>;
 
 // Upper bounds of the buckets below; one more bucket takes the rest.
 inline constexpr std::array<float, 11> kTargetRatioBounds = {0.25f, 0.5f,  0.67f, 0.8f, 0.9f, 1.0f,
@@ -86,8 +103,8 @@ inline constexpr std::array<float, 11> kTargetRatioBounds = {0.25f, 0.5f,  0.67f
 inline constexpr std::array<float, 7> kDroppedMassBounds = {0.001f, 0.003f, 0.01f, 0.03f,
                                                             0.1f,   0.3f,   0.6f};
 
-// What the threshold kernel did for one query row and KV head, summed over the layers of a step.
-// "Heads" are query heads of layers in which the row was thresholded.
+// What the threshold or ranking kernel did for one query row and KV head, summed over the layers of
+// a step. "Heads" are query heads of layers in which the row was thresholded.
 struct ThresholdCounts {
   std::int64_t key_rows = 0;    // n a layer
   std::int64_t value_rows = 0;  // read: survivors of any head of the group; n where dense

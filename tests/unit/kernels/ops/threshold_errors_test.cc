@@ -56,7 +56,8 @@ TEST_F(ThresholdErrorsTest, SelectionsThatDoNotFitAreNamed) {
   EXPECT_EQ(Message(selection_, layer_), "");
   EXPECT_EQ(Message(SelectAll{}, layer_), "");
   EXPECT_EQ(Message(SelectBlocks{}, layer_),
-            "attention: the kernel of mechanism `above threshold` does not carry out SelectBlocks");
+            "attention: the kernel of mechanism `above threshold` carries out SelectAboveThreshold "
+            "and SelectAll alone");
   EXPECT_EQ(MessageAfter([](SelectAboveThreshold& s) { s.targets = {}; }),
             "attention: targets.size is 0, expected 1");
   targets_[0] = -1;
