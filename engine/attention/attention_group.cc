@@ -203,12 +203,21 @@ absl::Status AttentionGroup::Run(int layer_index, const AttentionLayer& layer, S
   if (const auto* lists = std::get_if<SelectBlocks>(&*selection);
       lists != nullptr && pass != ShadowPass::kDense) {
     CountBlocks(*lists);
+    if (list_observer_ != nullptr && selector_->block_selection() != nullptr) {
+      return list_observer_->Observe(layer_index, plan_, layer, *selector_->block_selection());
+    }
   }
-  const auto* thresholds = std::get_if<SelectAboveThreshold>(&*selection);
-  if (thresholds == nullptr) return absl::OkStatus();
-  sums_per_block_ = (thresholds->placement == ThresholdPlacement::kCentred ? 1 : 0) +
-                    (thresholds->value_mean != ValueMean::kOff ? 1 : 0);
-  return pass == ShadowPass::kCompare ? Compare(layer, *thresholds, stream) : absl::OkStatus();
+  sums_per_block_ = 0;
+  std::span<const std::int32_t> targets;
+  if (const auto* thresholds = std::get_if<SelectAboveThreshold>(&*selection)) {
+    targets = thresholds->targets;
+    sums_per_block_ = (thresholds->placement == ThresholdPlacement::kCentred ? 1 : 0) +
+                      (thresholds->value_mean != ValueMean::kOff ? 1 : 0);
+  } else if (const auto* ranked = std::get_if<SelectRanked>(&*selection)) {
+    targets = ranked->targets;
+  }
+  return is_thresholded() && pass == ShadowPass::kCompare ? Compare(layer, targets, stream)
+                                                          : absl::OkStatus();
 }
 
 }  // namespace thresher

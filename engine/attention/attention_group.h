@@ -40,7 +40,14 @@ class AttentionGroup final {
   int kind() const { return kind_; }
   AttentionPhase phase() const { return phase_; }
   bool empty() const { return sequences_.empty(); }
-  bool is_thresholded() const { return mechanism_ == AttentionMechanism::kAboveThreshold; }
+  // Whether its rows choose single keys, which the kernel counts.
+  bool is_thresholded() const {
+    return mechanism_ == AttentionMechanism::kAboveThreshold ||
+           mechanism_ == AttentionMechanism::kRanked;
+  }
+
+  // Null: nobody looks. Outlives the steps that it sees.
+  void ObserveLists(BlockListObserver* observer) { list_observer_ = observer; }
 
   void Clear();
   // `index` is the sequence's in the plan, `first_row` its first row in the step.
@@ -64,7 +71,8 @@ class AttentionGroup final {
   AttentionBatch Batch() const;
   void SizeForLargest(const AttentionLimits& limits);
   void CountBlocks(const SelectBlocks& lists);
-  absl::Status Compare(const AttentionLayer& layer, const SelectAboveThreshold& selection,
+  // targets [num_sequences], the k of each in this layer; 0: dense.
+  absl::Status Compare(const AttentionLayer& layer, std::span<const std::int32_t> targets,
                        Stream& stream);
   void CollectRows(std::size_t sequence, AttentionCounts& counts,
                    StepAttentionReport& report) const;
@@ -96,6 +104,7 @@ class AttentionGroup final {
   std::vector<std::int32_t> block_tables_, block_table_start_;
   AttentionPlan plan_;
   LayerSelector* selector_ = nullptr;
+  BlockListObserver* list_observer_ = nullptr;
 };
 
 }  // namespace thresher

@@ -54,8 +54,8 @@ void AttentionGroup::CountBlocks(const SelectBlocks& lists) {
 
 // Rows that the selection leaves dense differ in nothing, and would hide those that do.
 absl::Status AttentionGroup::Compare(const AttentionLayer& layer,
-                                     const SelectAboveThreshold& selection, Stream& stream) {
-  if (std::ranges::all_of(selection.targets, [](std::int32_t k) { return k == 0; })) {
+                                     std::span<const std::int32_t> targets, Stream& stream) {
+  if (std::ranges::all_of(targets, [](std::int32_t k) { return k == 0; })) {
     return absl::OkStatus();
   }
   AttentionLayer dense = layer;
@@ -68,7 +68,7 @@ absl::Status AttentionGroup::Compare(const AttentionLayer& layer,
   const std::int64_t width = std::int64_t{shape_.num_heads} * shape_.head_dim;
   double difference = 0, size = 0;
   for (std::size_t s = 0; s < sequences_.size(); ++s) {
-    const std::int32_t target = selection.targets[s];
+    const std::int32_t target = targets[s];
     if (target == 0) continue;
     // The row at position p has p + 1 keys and is dense up to the target.
     const int skipped =

@@ -11,13 +11,14 @@
 #include "kernels/backend.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention_kernel.h"
+#include "kernels/ops/block_selector.h"
 
 namespace thresher {
 
 class AttentionCatalog;
 
 // A choice's parameters in the order of its policy's description, defaults filled in.
-inline constexpr int kMaxPolicyParameters = 2;
+inline constexpr int kMaxPolicyParameters = 4;
 using ParameterValues = std::array<double, kMaxPolicyParameters>;
 
 // A policy's view of one sequence's rows in a step.
@@ -68,6 +69,17 @@ class LayerSelector {
   // selection is good until the next call.
   virtual absl::StatusOr<KvSelection> Select(int layer_index, const AttentionPlan& plan,
                                              const AttentionLayer& layer, Stream& stream) = 0;
+  // What the last selection's lists of blocks came from, as good as it; null: it has none.
+  virtual const BlockSelection* block_selection() const { return nullptr; }
+};
+
+// Sees lists of blocks after the kernel has carried them out; for evaluation.
+class BlockListObserver {
+ public:
+  virtual ~BlockListObserver() = default;
+  // `plan` is the group's, `layer` the step's tensors.
+  virtual absl::Status Observe(int layer_index, const AttentionPlan& plan,
+                               const AttentionLayer& layer, const BlockSelection& selection) = 0;
 };
 
 // One object for each group of rows; one thread at a time. Allocates nothing after creation, except

@@ -98,6 +98,10 @@ absl::Status PagedAttention::SetShadowPass(ShadowPass pass, Stream& stream) {
   return absl::OkStatus();
 }
 
+void PagedAttention::ObserveLists(BlockListObserver* observer) {
+  for (const std::unique_ptr<AttentionGroup>& group : groups_) group->ObserveLists(observer);
+}
+
 KvCacheLayer PagedAttention::CacheOf(int layer_index) {
   KvCacheLayer layer = pool_.Layer(layer_index);
   if (pass_ == ShadowPass::kDense) {

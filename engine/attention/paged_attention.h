@@ -50,6 +50,9 @@ class PagedAttention final : public StepAttention {
   // survivors [num_layers, rows of the step, num_heads]. Until called with null.
   void ObserveSurvivors(std::int32_t* survivors) { survivors_ = survivors; }
 
+  // Likewise for lists of blocks, which the observer sees layer by layer. Until called with null.
+  void ObserveLists(BlockListObserver* observer);
+
   KvCacheLayer CacheOf(int layer_index) override;
   absl::Status Run(int layer_index, TensorView q, TensorView out, Stream& stream) override;
 

@@ -15,6 +15,7 @@ namespace {
 const PolicyKind* const kKinds[] = {
     &DensePolicyKind(),     &TopThetaPolicyKind(),   &StemPolicyKind(),   &UniformPolicyKind(),
     &StreamingPolicyKind(), &XAttentionPolicyKind(), &OraclePolicyKind(), &RandomPolicyKind(),
+    &IntervalPolicyKind(),  &TopKPolicyKind(),       &QuestPolicyKind(),
 };
 
 std::vector<PolicyDescription> DescribeRequestable() {

@@ -88,23 +88,25 @@ class BlockListPolicy final : public AttentionPolicy, public LayerSelector {
                                      const AttentionLayer& layer, Stream& stream) override {
     const auto index = static_cast<std::size_t>(layer_index);
     if (is_dense_[index] != 0) {
-      return SelectBlocks{.query_block_start = query_block_start_,
-                          .list_length = static_cast<const std::int32_t*>(dense_lists_.get()),
-                          // Never read, but the kernel asks for memory of that size.
-                          .blocks = static_cast<const std::uint16_t*>(dense_lists_.get()),
-                          .capacity = 1};
+      selection_ = {.lists = {.query_block_start = query_block_start_,
+                              .list_length = static_cast<const std::int32_t*>(dense_lists_.get()),
+                              // Never read, but the kernel asks for memory of that size.
+                              .blocks = static_cast<const std::uint16_t*>(dense_lists_.get()),
+                              .capacity = 1}};
+      return selection_.lists;
     }
-    BlockSelection selection;
     const BlockBudgets budgets{
         .query_block_start = query_block_start_, .budget = budget_, .beta = beta_};
     const ValueStatistics statistics = statistics_.empty() ? ValueStatistics{} : statistics_[index];
     if (absl::Status status = selector_.Run(plan, layer, layer_index, rules_, budgets, statistics,
-                                            workspace_, stream, selection);
+                                            workspace_, stream, selection_);
         !status.ok()) {
       return status;
     }
-    return selection.lists;
+    return selection_.lists;
   }
+
+  const BlockSelection* block_selection() const override { return &selection_; }
 
  private:
   absl::Status TakeStatistics(const PolicyResources& resources) {
@@ -139,6 +141,7 @@ class BlockListPolicy final : public AttentionPolicy, public LayerSelector {
   // Of the step.
   std::vector<std::int32_t> query_block_start_, budget_;
   std::vector<float> beta_;
+  BlockSelection selection_;  // of the layer
 };
 
 }  // namespace

@@ -13,5 +13,8 @@ const PolicyKind& StreamingPolicyKind();   // first and last blocks
 const PolicyKind& XAttentionPolicyKind();  // the fewest blocks that cover most of the score
 const PolicyKind& OraclePolicyKind();      // the blocks of the most exact mass, to judge others
 const PolicyKind& RandomPolicyKind();      // random blocks, likewise
+const PolicyKind& IntervalPolicyKind();    // all but a range of blocks, likewise
+const PolicyKind& TopKPolicyKind();        // the best keys of each head, likewise
+const PolicyKind& QuestPolicyKind();       // the pages of keys with the best bounds, likewise
 
 }  // namespace thresher

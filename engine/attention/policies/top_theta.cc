@@ -1,25 +1,23 @@
 // Keys whose score passes a threshold calibrated for a target of k, rows of up to k keys dense.
 // Source: Top-θ attention, arXiv 2502.08363; specified in specs/top_theta.md of the design.
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/attention/attention_catalog.h"
 #include "engine/attention/policies/policies.h"
+#include "engine/attention/policies/row_targets.h"
 #include "engine/request_error.h"
 
 namespace thresher {
 namespace {
 
-constexpr int kTarget = 0;  // index of k among the parameters
-
 class TopThetaPolicy final : public AttentionPolicy, public LayerSelector {
  public:
   static absl::StatusOr<std::unique_ptr<AttentionPolicy>> Create(const PolicyResources& resources) {
     std::unique_ptr<TopThetaPolicy> policy(
-        new TopThetaPolicy(resources.catalog.settings().top_theta));
+        new TopThetaPolicy(resources.catalog.settings().top_theta, resources));
     const AttentionShape& shape = resources.shape;
     const ThresholdTable& table = *resources.catalog.table();
     for (int layer = 0; layer < shape.num_layers; ++layer) {
@@ -34,40 +32,19 @@ class TopThetaPolicy final : public AttentionPolicy, public LayerSelector {
       }
       policy->grids_.push_back(*grid);
     }
-    policy->least_target_.assign(static_cast<std::size_t>(shape.num_layers), kOwnTarget);
-    for (const LayerTarget& target : policy->settings_.layers) {
-      if (target.layer >= shape.num_layers) continue;
-      policy->least_target_[static_cast<std::size_t>(target.layer)] =
-          target.k == 0 ? kDense : target.k;
-    }
-    const auto max_sequences = static_cast<std::size_t>(resources.limits.max_sequences);
-    policy->targets_.reserve(max_sequences);
-    policy->layer_targets_.reserve(max_sequences);
     return policy;
   }
 
   absl::StatusOr<LayerSelector*> Plan(std::span<const SequenceAttention> sequences,
                                       Stream&) override {
-    targets_.clear();
-    for (const SequenceAttention& sequence : sequences) {
-      targets_.push_back(static_cast<std::int32_t>(sequence.parameters[kTarget]));
-    }
+    targets_.Plan(sequences);
     return this;
   }
 
   absl::StatusOr<KvSelection> Select(int layer_index, const AttentionPlan&, const AttentionLayer&,
                                      Stream&) override {
-    const std::int32_t least = least_target_[static_cast<std::size_t>(layer_index)];
-    std::span<const std::int32_t> targets = targets_;
-    if (least != kOwnTarget) {
-      layer_targets_.clear();
-      for (const std::int32_t target : targets_) {
-        layer_targets_.push_back(least == kDense ? 0 : std::max(target, least));
-      }
-      targets = layer_targets_;
-    }
     return SelectAboveThreshold{.grid = grids_[static_cast<std::size_t>(layer_index)],
-                                .targets = targets,
+                                .targets = targets_.Of(layer_index),
                                 .placement = settings_.placement,
                                 .denominator = settings_.denominator,
                                 .value_mean = settings_.value_mean,
@@ -76,16 +53,12 @@ class TopThetaPolicy final : public AttentionPolicy, public LayerSelector {
   }
 
  private:
-  static constexpr std::int32_t kOwnTarget = 0;
-  static constexpr std::int32_t kDense = std::numeric_limits<std::int32_t>::max();
-
-  explicit TopThetaPolicy(const TopThetaSettings& settings) : settings_(settings) {}
+  TopThetaPolicy(const TopThetaSettings& settings, const PolicyResources& resources)
+      : settings_(settings), targets_(settings.layers, resources) {}
 
   const TopThetaSettings settings_;
-  std::vector<ThresholdGrid> grids_;         // [num_layers]
-  std::vector<std::int32_t> least_target_;   // [num_layers]
-  std::vector<std::int32_t> targets_;        // [num_sequences] of the step
-  std::vector<std::int32_t> layer_targets_;  // likewise, of a layer with a least target
+  std::vector<ThresholdGrid> grids_;  // [num_layers]
+  RowTargets targets_;
 };
 
 class TopThetaKind final : public PolicyKind {
@@ -101,7 +74,7 @@ class TopThetaKind final : public PolicyKind {
 
   void Narrow(const AttentionCatalog& catalog, PolicyDescription& description) const override {
     if (catalog.table() == nullptr) return;
-    PolicyParameter& k = description.parameters[kTarget];
+    PolicyParameter& k = description.parameters[kTargetIndex];
     k.minimum = catalog.table()->min_k();
     k.maximum = catalog.table()->max_k();
     k.default_value = std::clamp(k.default_value, k.minimum, k.maximum);
@@ -118,10 +91,7 @@ class TopThetaKind final : public PolicyKind {
 
   PrefillFootprint FootprintOf(const ParameterValues& parameters, int prompt_length,
                                const AttentionCatalog&) const override {
-    // The row at position p has p + 1 keys and is dense up to k of them.
-    return {.first_row = static_cast<int>(parameters[kTarget]),
-            .salt = PolicySalt("top_theta prefill", parameters),
-            .length_bound_row = prompt_length};
+    return FootprintOfTarget(description_.name, parameters, prompt_length);
   }
 
   std::uint64_t DecodeSalt(const ParameterValues& parameters) const override {
@@ -130,17 +100,7 @@ class TopThetaKind final : public PolicyKind {
 
   std::optional<DenseFallback> FallbackOf(const SequenceAttention& sequence,
                                           const AttentionCatalog&) const override {
-    if (sequence.context_length < sequence.prompt_length) {
-      const bool ends = sequence.context_length + sequence.query_length == sequence.prompt_length;
-      if (!ends || sequence.prompt_length > sequence.parameters[kTarget]) return std::nullopt;
-      return DenseFallback::kShortPrompt;
-    }
-    const bool decodes_one =
-        sequence.query_length == 1 && sequence.context_length >= sequence.prompt_length;
-    if (!decodes_one || sequence.context_length + 1 > sequence.parameters[kTarget]) {
-      return std::nullopt;
-    }
-    return DenseFallback::kShortRow;
+    return FallbackOfTarget(sequence);
   }
 
   absl::StatusOr<std::unique_ptr<AttentionPolicy>> Create(

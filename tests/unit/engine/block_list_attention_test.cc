@@ -241,13 +241,56 @@ TEST(BlockListAttention, PreemptionChangesNothing) {
   EXPECT_GT(observer.num_preemptions.load(), 0);
 }
 
+TEST(BlockListAttention, AnIntervalLeavesItsBlocksOutOfItsRowsAlone) {
+  TinyEngineOptions options = Options();
+  options.attention.allows_evaluation_policies = true;
+  const auto engine = CreateTinyEngine(options);
+  options.max_prefill_chunk = 100;
+  const auto chunked = CreateTinyEngine(options);
+  ASSERT_TRUE(engine != nullptr && chunked != nullptr);
+  const auto interval = [](std::vector<std::pair<std::string, double>> parameters) {
+    GenerationRequest request = Under("interval", 700, 1);
+    request.attention.prefill.parameters = std::move(parameters);
+    return request;
+  };
+  // 21 causal pairs of six blocks, in two layers of eight heads.
+  const auto num_deleted = [](const Generated& run) {
+    EXPECT_EQ(run.usage.attention.blocks, 21 * 16);
+    return 21 - run.usage.attention.blocks_selected / 16;
+  };
+  const Generated dense = Generate(*engine, Under("dense", 700, 1));
+  const Generated nothing = Generate(*engine, interval({{"row_from", 6}}));
+  ExpectSameBits(dense, nothing, "no row");
+  EXPECT_EQ(num_deleted(nothing), 0);
+  const Generated all = Generate(*engine, interval({}));
+  EXPECT_EQ(num_deleted(all), 5);  // block 0, of every row but its own
+  const Generated late = Generate(*engine, interval({{"row_from", 4}}));
+  EXPECT_EQ(num_deleted(late), 2);
+  const Generated early = Generate(*engine, interval({{"row_to", 4}}));
+  EXPECT_EQ(num_deleted(early), 3);
+  const Generated middle = Generate(*engine, interval({{"block_from", 2}, {"block_to", 5}}));
+  EXPECT_EQ(num_deleted(middle), 1 + 2 + 3);
+  const Generated* runs[] = {&dense, &all, &late, &early, &middle};
+  for (int i = 0; i < 5; ++i) {
+    for (int j = 0; j < i; ++j) {
+      EXPECT_NE(runs[i]->logprobs[0].logprob, runs[j]->logprobs[0].logprob) << i << " " << j;
+    }
+  }
+  ExpectSameRun(late, Generate(*chunked, interval({{"row_from", 4}})), kF32Tolerance, "chunks");
+  GenerationRequest empty = interval({{"block_from", 3}, {"block_to", 3}});
+  const absl::Status status = engine->Submit(empty, nullptr, 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(status.message()).find("must be above block_from, 3"), std::string::npos)
+      << status;
+}
+
 TEST(BlockListAttention, EvaluationPoliciesAreRefusedFromRequests) {
   TinyEngineOptions options = Roomy();
   const auto engine = CreateTinyEngine(options);
   options.attention.allows_evaluation_policies = true;
   const auto evaluation = CreateTinyEngine(options);
   ASSERT_TRUE(engine != nullptr && evaluation != nullptr);
-  for (const char* policy : {"oracle", "random"}) {
+  for (const char* policy : {"oracle", "random", "interval"}) {
     const auto refused = engine->Submit(Under(policy, 400, 1), nullptr, 0);
     EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
     const Generated generated = Generate(*evaluation, Under(policy, 700, 1));

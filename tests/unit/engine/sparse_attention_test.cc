@@ -109,6 +109,38 @@ TEST(SparseAttention, TopThetaReadsFewerRowsAndSaysSo) {
   EXPECT_EQ(sparse.usage.attention.blocks_selected, 16);
 }
 
+TEST(SparseAttention, PoliciesThatJudgeThresholdsAreForEvaluationsAlone) {
+  TinyEngineOptions options = Options();
+  const auto engine = CreateTinyEngine(options);
+  options.attention.allows_evaluation_policies = true;
+  const auto evaluation = CreateTinyEngine(options);
+  ASSERT_TRUE(engine != nullptr && evaluation != nullptr);
+  GenerationRequest request = TinyRequest(99, 100, 20, 1);
+  const Generated dense = Generate(*evaluation, request);
+  request.attention.level = "custom";
+  for (const char* policy : {"top_k", "quest"}) {
+    request.attention.decode = {policy, {{"k", 16}}};
+    EXPECT_EQ(engine->Submit(request, nullptr, 0).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    const Generated ranked = Generate(*evaluation, request);
+    ASSERT_EQ(ranked.tokens.size(), 20u) << policy;
+    EXPECT_NE(dense.logprobs[5].logprob, ranked.logprobs[5].logprob) << policy;
+    EXPECT_EQ(ranked.usage.k, 16);
+    // 19 decoded rows on two layers of four KV heads, each the union over two heads.
+    constexpr std::int64_t kLeast = 19 * 2 * 4 * 16;
+    if (policy == std::string("top_k")) {
+      EXPECT_GE(ranked.usage.attention.value_rows_read, kLeast);
+      EXPECT_LE(ranked.usage.attention.value_rows_read, 2 * kLeast);
+    } else {  // one page for both heads, which may be the last, incomplete one
+      EXPECT_LE(ranked.usage.attention.value_rows_read, kLeast);
+      EXPECT_GT(ranked.usage.attention.value_rows_read, kLeast / 2);
+    }
+    // Rows within k are dense to the bit.
+    request.attention.decode.parameters[0].second = 256;
+    ExpectSameBits(dense, Generate(*evaluation, request), policy);
+  }
+}
+
 TEST(SparseAttention, RowsWithinKAreDenseToTheBitAndCounted) {
   const auto engine = CreateTinyEngine(Options());
   ASSERT_NE(engine, nullptr);
