@@ -83,6 +83,29 @@ std::string Table(const EvaluationReport& report) {
   return html + "</table>\n";
 }
 
+// How well lists of blocks were chosen; nothing if no choice has any.
+std::string ListTable(const EvaluationReport& report) {
+  std::string rows;
+  for (std::size_t i = 0; i < report.choices.size(); ++i) {
+    const ChoiceReading& r = report.choices[i];
+    if (!r.lists.has_value()) continue;
+    absl::StrAppend(
+        &rows, "<tr><td><span style=\"color:", ColourOf(i), "\">&#9632;</span> ", Escape(r.name),
+        "</td><td>", r.lists->num_lists, "</td><td>", Percent(r.block_density), "</td><td>",
+        r.lists->kendall_tau.has_value() ? absl::StrFormat("%.3f", *r.lists->kendall_tau) : "",
+        "</td><td>", Percent(r.lists->removal_recall), "</td><td>", Percent(r.lists->mass_recall),
+        "</td><td>", Percent(r.lists->output_error), "</td></tr>\n");
+  }
+  if (rows.empty()) return rows;
+  return absl::StrCat(
+      "<h2>How blocks were chosen</h2>\n<p>Sampled rows of lists that leave blocks out. The exact "
+      "order of blocks is what a row's output loses without each; tau is Kendall's, of the scores "
+      "against it.</p>\n<table><tr><th>choice</th><th>lists</th><th>blocks read</th><th>tau</th>"
+      "<th>costliest blocks read</th><th>softmax mass read</th><th>output error of a head</th></tr>"
+      "\n",
+      rows, "</table>\n");
+}
+
 std::string Text(double x, double y, const char* anchor, const std::string& text) {
   return absl::StrFormat("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>", x, y, anchor,
                          Escape(text));
@@ -188,7 +211,7 @@ std::string ReportAsHtml(const EvaluationReport& report) {
       "over the same text.</p>\n<p><code>",
       Escape(report.command), "</code></p>\n");
   absl::StrAppend(&html, Table(report), "<h2>What it costs and what it loses</h2>\n",
-                  CostAgainstLoss(report, false), CostAgainstLoss(report, true),
+                  CostAgainstLoss(report, false), CostAgainstLoss(report, true), ListTable(report),
                   "<h2>By row length</h2>\n");
   using Bucket = LengthBucketReading;
   absl::StrAppend(&html, ByLength(report, "KL in nats", 0, [](const Bucket& b) { return b.kl; }),

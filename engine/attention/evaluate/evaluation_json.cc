@@ -23,6 +23,15 @@ Json TasksJson(const std::vector<std::pair<std::string, double>>& tasks) {
   return json;
 }
 
+Json ListsJson(const std::optional<BlockListReading>& lists) {
+  if (!lists.has_value()) return {};
+  return {{"lists", lists->num_lists},
+          {"kendall_tau", lists->kendall_tau.has_value() ? Json(*lists->kendall_tau) : Json()},
+          {"removal_recall", lists->removal_recall},
+          {"mass_recall", lists->mass_recall},
+          {"output_error", lists->output_error}};
+}
+
 Json ChoiceJson(const ChoiceReading& reading) {
   Json buckets = Json::array();
   for (const LengthBucketReading& bucket : reading.buckets) {
@@ -49,6 +58,7 @@ Json ChoiceJson(const ChoiceReading& reading) {
           {"output_error", reading.output_error},
           {"heads_within_half_and_double",
            reading.heads_within_target.has_value() ? Json(*reading.heads_within_target) : Json()},
+          {"block_lists", ListsJson(reading.lists)},
           {"buckets", buckets},
           {"tasks", TasksJson(reading.tasks)}};
 }

@@ -25,6 +25,17 @@ struct LengthBucketReading {
   double value_row_share = 0;  // of rows read, all layers, union over the heads of a KV head
 };
 
+// Of sampled lists of blocks, those that leave blocks out: means over lists or their rows.
+struct BlockListReading {
+  std::int64_t num_lists = 0;
+  // Kendall's tau-b of the blocks' scores against what the output would lose without each block;
+  // absent if the policy scores no blocks.
+  std::optional<double> kendall_tau;
+  double removal_recall = 0;  // share of as many of the costliest blocks that the list has
+  double mass_recall = 0;     // softmax mass of the list's blocks
+  double output_error = 0;    // ‖o − o_dense‖ / ‖o_dense‖ of a head
+};
+
 struct ChoiceReading {
   std::string name;
   AttentionChoice choice;
@@ -41,6 +52,7 @@ struct ChoiceReading {
   // Absent if no row was thresholded.
   std::optional<double>
       heads_within_target;  // share of (layer, head) with mean survivors / k in [0.5, 2]
+  std::optional<BlockListReading> lists;  // absent if no list was seen
   std::vector<LengthBucketReading> buckets;
   std::vector<std::pair<std::string, double>> tasks;  // task and mean score, 0 … 1
 };
