@@ -56,18 +56,21 @@ absl::StatusOr<std::vector<TextFile>> ReadTextFiles(std::span<const std::string>
   return files;
 }
 
+absl::StatusOr<std::vector<TokenId>> BeginningOf(const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens;
+  if (absl::Status status = tokenizer.Encode("", {}, tokens); !status.ok()) return status;
+  // Of the tokens that an empty text gets, only a beginning token stands in front of every prompt.
+  const bool begins = !tokens.empty() && tokens.front() == tokenizer.bos();
+  tokens.resize(begins ? 1 : 0);
+  return tokens;
+}
+
 absl::StatusOr<std::vector<TextWindow>> CutWindows(const Tokenizer& tokenizer,
                                                    std::span<const TextFile> files,
                                                    const WindowOptions& options) {
-  std::vector<TokenId> prefix;
-  if (absl::Status status = tokenizer.Encode("", {}, prefix); !status.ok()) return status;
-  // Of the tokens that an empty text gets, only a beginning token stands in front of every prompt.
-  if (!prefix.empty() && prefix.front() == tokenizer.bos()) {
-    prefix.resize(1);
-  } else {
-    prefix.clear();
-  }
-  const std::size_t length = static_cast<std::size_t>(options.length) - prefix.size();
+  const absl::StatusOr<std::vector<TokenId>> prefix = BeginningOf(tokenizer);
+  if (!prefix.ok()) return prefix.status();
+  const std::size_t length = static_cast<std::size_t>(options.length) - prefix->size();
   std::vector<std::vector<TextWindow>> by_file(files.size() + 1);
   std::vector<TokenId> rest;
   std::int64_t num_tokens = 0;
@@ -82,11 +85,11 @@ absl::StatusOr<std::vector<TextWindow>> CutWindows(const Tokenizer& tokenizer,
     }
     num_tokens += static_cast<std::int64_t>(tokens.size());
     const auto file = static_cast<int>(i);
-    const std::span<const TokenId> left = CutPieces(tokens, length, file, prefix, by_file[i]);
+    const std::span<const TokenId> left = CutPieces(tokens, length, file, *prefix, by_file[i]);
     if (rest.empty()) first_of_rest = file;
     rest.insert(rest.end(), left.begin(), left.end());
   }
-  CutPieces(rest, length, first_of_rest, prefix, by_file.back());
+  CutPieces(rest, length, first_of_rest, *prefix, by_file.back());
   std::mt19937_64 random(options.seed);
   for (std::vector<TextWindow>& windows : by_file) Shuffle(windows, random);
   std::vector<TextWindow> dealt = DealOut(std::move(by_file), options.max_windows);

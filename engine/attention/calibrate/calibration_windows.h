@@ -20,6 +20,9 @@ struct TextFile {
 // The texts of these files. As ReadTextFile, naming the file; at most 256 MiB each.
 absl::StatusOr<std::vector<TextFile>> ReadTextFiles(std::span<const std::string> paths);
 
+// What the tokenizer puts in front of every prompt: its beginning token, or nothing.
+absl::StatusOr<std::vector<TokenId>> BeginningOf(const Tokenizer& tokenizer);
+
 struct WindowOptions {
   int length = 0;  // tokens of a window, its beginning token (if the tokenizer adds one) included
   int max_windows = 0;  // 0: all there are

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/attention/evaluate/block_list_judge.h"
 #include "engine/attention/evaluate/choice_tally.h"
+#include "engine/attention/evaluate/evaluation_windows.h"
 #include "engine/attention/evaluate/task_run.h"
 #include "engine/attention/evaluate/teacher_forcing.h"
 #include "engine/attention/model_fingerprint.h"
@@ -34,6 +36,7 @@ struct Contestant {
   std::unique_ptr<PagedAttention> attention;
   SequencePolicies policies;
   ChoiceTally tally;
+  BlockListJudge judge;
   StepAttentionReport report;
 };
 
@@ -125,7 +128,7 @@ class Evaluation final {
   absl::Status Run() {
     total_ = static_cast<std::int64_t>(windows_.size()) * window_ *
              static_cast<std::int64_t>(1 + contestants_.size());
-    for (const std::span<const TokenId> window : windows_) {
+    for (const std::vector<TokenId>& window : windows_) {
       for (Contestant& contestant : contestants_) contestant.tally.BeginWindow();
       const int prompt = std::min(options_.prompt_tokens, window_);
       for (int first = 0, end = 0; first < window_; first = end) {
@@ -149,6 +152,7 @@ class Evaluation final {
       ChoiceReading reading = contestant.tally.Read(options_.seed);
       reading.name = contestant.spec.name;
       reading.choice = contestant.spec.choice;
+      reading.lists = contestant.judge.Read();
       report.choices.push_back(std::move(reading));
       report.dense_perplexity = contestant.tally.dense_perplexity();
       report.num_tokens = contestant.tally.num_tokens();
@@ -158,40 +162,12 @@ class Evaluation final {
 
  private:
   absl::Status CutWindows() {
-    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = files_->LoadTokenizer();
+    const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = files_->LoadTokenizer();
     if (!tokenizer.ok()) return tokenizer.status();
-    tokens_.resize(options_.texts.size());
-    for (std::size_t i = 0; i < options_.texts.size(); ++i) {
-      const TextFile& text = options_.texts[i];
-      absl::Status status =
-          (*tokenizer)
-              ->Encode(text.text, {.add_special_tokens = false, .parse_special_tokens = false},
-                       tokens_[i]);
-      const auto length = static_cast<std::int64_t>(tokens_[i].size());
-      // One token more than a window: the last position has a next token too.
-      if (status.ok() && length <= window_) {
-        status = absl::InvalidArgumentError(
-            absl::StrCat("has ", length, " tokens; a window takes ", window_ + 1));
-      }
-      if (!status.ok()) {
-        return absl::Status(status.code(),
-                            absl::StrCat(text.name, ": ", std::string(status.message())));
-      }
-      const std::int64_t room = length - window_ - 1;
-      // Overlapping windows would count the same text twice, and narrow the intervals on nothing.
-      if (std::int64_t{window_} * options_.num_windows >= length) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            text.name, ": has ", length, " tokens; ", options_.num_windows, " windows of ", window_,
-            " take ", std::int64_t{window_} * options_.num_windows + 1));
-      }
-      for (int window = 0; window < options_.num_windows; ++window) {
-        const std::int64_t first =
-            options_.num_windows == 1 ? 0 : room * window / (options_.num_windows - 1);
-        windows_.push_back(
-            std::span(tokens_[i])
-                .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(window_) + 1));
-      }
-    }
+    absl::StatusOr<std::vector<std::vector<TokenId>>> windows =
+        CutEvaluationWindows(**tokenizer, options_.texts, window_, options_.num_windows);
+    if (!windows.ok()) return windows.status();
+    windows_ = *std::move(windows);
     return absl::OkStatus();
   }
 
@@ -254,6 +230,7 @@ class Evaluation final {
                             static_cast<std::size_t>(config.num_heads),
                         -1);
       contestant.attention->ObserveSurvivors(survivors_.data());
+      contestant.attention->ObserveLists(compares ? &contestant.judge : nullptr);
       status =
           run_->Forward(1 + static_cast<int>(i), first, tokens, contestant.policies,
                         *contestant.attention, compares ? ShadowPass::kCompare : ShadowPass::kNone);
@@ -305,8 +282,7 @@ class Evaluation final {
   const int num_threads_;
   std::unique_ptr<ModelFiles> files_;
   int window_ = 0;
-  std::vector<std::vector<TokenId>> tokens_;
-  std::vector<std::span<const TokenId>> windows_;
+  std::vector<std::vector<TokenId>> windows_;  // each of window_ + 1 tokens
   std::unique_ptr<AttentionCatalog> dense_catalog_;
   std::unique_ptr<TeacherForcing> run_;
   std::unique_ptr<PagedAttention> dense_attention_;

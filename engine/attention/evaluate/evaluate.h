@@ -29,7 +29,8 @@ struct EvaluateOptions {
   std::vector<TextFile> texts;
   std::vector<EvaluatedChoice> choices;
   // Each text gives num_windows stretches of window_tokens, apart, spread evenly over it. The first
-  // prompt_tokens of each run under the prefill policy, the rest under the decode policy.
+  // prompt_tokens of each run under the prefill policy, the rest under the decode policy. A model's
+  // beginning token is the first of each.
   int prompt_tokens = 512;
   int window_tokens = 0;  // 0: the model's context
   int num_windows = 1;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/attention/model_fingerprint.h"
 #include "engine/attention/threshold_file.h"
@@ -101,6 +102,69 @@ TEST_F(EvaluateTest, DenseIsItselfAndThresholdsReadLess) {
   EXPECT_NE(json.find("\"name\": \"sparse\""), std::string::npos);
   EXPECT_NE(html.find("<svg"), std::string::npos);
   EXPECT_EQ(html.find("nan"), std::string::npos);
+}
+
+TEST_F(EvaluateTest, BestKeysKeepExactlyKAndPagesAtMost) {
+  AttentionChoice top_k, quest;
+  top_k.decode = {"top_k", {{"k", 32}}};
+  quest.decode = {"quest", {{"k", 32}}};
+  options_.choices = {{"top_k", top_k, {}}, {"quest", quest, {}}};
+  const absl::StatusOr<EvaluationReport> report = Evaluate(options_, {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const ChoiceReading& exact = report->choices[0];
+  const ChoiceReading& pages = report->choices[1];
+  EXPECT_DOUBLE_EQ(exact.buckets[0].selected_per_target, 1);
+  EXPECT_EQ(exact.heads_within_target, 1);
+  // The last page may be incomplete.
+  EXPECT_LE(pages.buckets[0].selected_per_target, 1);
+  EXPECT_GT(pages.buckets[0].selected_per_target, 0.5);
+  // A head reads its own keys, pages are read by all heads of a group.
+  EXPECT_LT(pages.value_row_share, exact.value_row_share);
+  EXPECT_LT(exact.value_row_share, 1);
+  // The exact choice leaves out the least mass that k keys of a head can.
+  EXPECT_GT(exact.buckets[0].dropped_mass, 0);
+  EXPECT_GT(pages.buckets[0].dropped_mass, exact.buckets[0].dropped_mass);
+  EXPECT_GT(exact.kl.mean, 0);
+  EXPECT_FALSE(exact.lists.has_value());
+}
+
+TEST_F(EvaluateTest, ListsAreJudgedByWhatTheyLeaveOut) {
+  AttentionChoice oracle, random, streaming;
+  oracle.prefill = {"oracle", {{"mu", 1}}};
+  random.prefill = {"random", {{"mu", 1}}};
+  streaming.prefill = {"streaming", {}};
+  // Rows of the third block and the fourth read their own block and one more.
+  AttentionSettings settings;
+  settings.block_lists.schedule.dense_below = 1;
+  settings.block_lists.schedule.short_rate_per_mille = 0;
+  settings.block_lists.schedule.short_bias = 2;
+  settings.block_lists.forced = {.sink = 0, .local = 1, .in_budget = true};
+  settings.block_lists.streaming = {.sink = 1, .local = 1, .in_budget = false};
+  options_.texts[0].text = Text(60);
+  options_.window_tokens = options_.prompt_tokens = 512;
+  options_.choices = {
+      {"oracle", oracle, settings}, {"random", random, settings}, {"stream", streaming, settings}};
+  const absl::StatusOr<EvaluationReport> report = Evaluate(options_, {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  // Blocks 2 and 3, seven layers, all heads.
+  for (const ChoiceReading& reading : report->choices) {
+    ASSERT_TRUE(reading.lists.has_value());
+    EXPECT_EQ(reading.lists->num_lists, 2 * 7 * 9) << reading.name;
+  }
+  const BlockListReading& best = *report->choices[0].lists;
+  const BlockListReading& chance = *report->choices[1].lists;
+  ASSERT_TRUE(best.kendall_tau.has_value() && chance.kendall_tau.has_value());
+  EXPECT_GT(*best.kendall_tau, 0.5);
+  EXPECT_LT(std::abs(*chance.kendall_tau), 0.3);
+  EXPECT_GT(best.removal_recall, chance.removal_recall);
+  EXPECT_GT(best.mass_recall, chance.mass_recall);
+  EXPECT_LT(best.mass_recall, 1);
+  EXPECT_LT(best.output_error, chance.output_error);
+  EXPECT_GT(best.output_error, 0);
+  EXPECT_FALSE(report->choices[2].lists->kendall_tau.has_value());
+  const std::string json = ReportAsJson(*report), html = ReportAsHtml(*report);
+  EXPECT_NE(json.find("\"kendall_tau\": null"), std::string::npos);
+  EXPECT_NE(html.find("How blocks were chosen"), std::string::npos);
 }
 
 TEST_F(EvaluateTest, ErrorsNameTheTextOrTheChoice) {
