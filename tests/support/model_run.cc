@@ -1,38 +1,48 @@
 #include "tests/support/model_run.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <thread>
 #include <utility>
 
+#include "engine/attention/solo_attention.h"
 #include "kernels/backend.h"
-#include "tests/support/solo_attention.h"
 #include "tests/support/test_environment.h"
 
 namespace thresher::testing {
 namespace {
 
-// The logits of one sequence, in steps of at most `step` rows.
+// NaNs: a read of what was never written cannot go unseen.
+void SpoilCache(SoloAttention& attention) {
+  for (int i = 0; i < attention.cache_shape().num_layers; ++i) {
+    const KvCacheLayer layer = attention.CacheOf(i);
+    for (const TensorView& cache : {layer.k, layer.v}) {
+      std::memset(cache.data, 0xff,
+                  static_cast<std::size_t>(cache.num_elements() * SizeOf(cache.dtype)));
+    }
+  }
+}
+
+// The logits of one sequence, in steps of at most `step` rows. positions: 0, 1, …, as many or more.
 absl::Status RunSequence(CausalLm& model, SoloAttention& attention,
-                         std::span<const TokenId> token_ids, int step, Stream& stream,
+                         std::span<const TokenId> token_ids,
+                         std::span<const std::int32_t> positions, int step, Stream& stream,
                          std::vector<float>& logits) {
   const int length = static_cast<int>(token_ids.size());
   const auto vocab = static_cast<std::size_t>(model.config().vocab_size);
   logits.resize(token_ids.size() * vocab);
-  std::vector<std::int32_t> positions(token_ids.size());
-  std::iota(positions.begin(), positions.end(), 0);
   for (int first = 0; first < length; first += step) {
     const int rows = std::min(step, length - first);
     const auto begin = static_cast<std::size_t>(first), count = static_cast<std::size_t>(rows);
     absl::Status status = attention.Plan(first, rows, stream);
     if (!status.ok()) return status;
-    const std::vector<std::int64_t> slots = attention.SlotMapping();
     status = model.Forward({.token_ids = token_ids.subspan(begin, count),
-                            .positions = std::span(positions).subspan(begin, count),
-                            .slot_mapping = slots},
+                            .positions = positions.subspan(begin, count),
+                            .slot_mapping = attention.slot_mapping()},
                            attention, stream);
     if (!status.ok()) return status;
-    status = model.ComputeLogits(std::span(positions).first(count),
+    status = model.ComputeLogits(positions.first(count),
                                  TensorView::Of(logits.data() + begin * vocab, DType::kF32, rows,
                                                 static_cast<std::int64_t>(vocab)),
                                  stream);
@@ -55,6 +65,8 @@ absl::Status RunRank(const ModelFiles& files, std::span<const std::vector<TokenI
   if (!stream.ok()) return stream.status();
   std::size_t longest = 0;
   for (const std::vector<TokenId>& tokens : sequences) longest = std::max(longest, tokens.size());
+  std::vector<std::int32_t> positions(longest);
+  std::iota(positions.begin(), positions.end(), 0);
   const int length = static_cast<int>(longest);
   const int step = std::min(options.chunk, length);
   auto model =
@@ -64,9 +76,10 @@ absl::Status RunRank(const ModelFiles& files, std::span<const std::vector<TokenI
   for (const std::vector<TokenId>& tokens : sequences) {
     auto attention = SoloAttention::Create(**model, **backend, options.kv_dtype, length);
     if (!attention.ok()) return attention.status();
+    SpoilCache(**attention);
     logits.emplace_back();
     const absl::Status status =
-        RunSequence(**model, **attention, tokens, step, **stream, logits.back());
+        RunSequence(**model, **attention, tokens, positions, step, **stream, logits.back());
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/attention/calibrate/score_statistics.h"
-#include "engine/attention/step_attention.h"
+#include "engine/attention/solo_attention.h"
 #include "engine/model/causal_lm.h"
-#include "engine/runner/kv_cache_pool.h"
 #include "kernels/backend.h"
 
 namespace thresher {
@@ -19,8 +19,7 @@ namespace thresher {
 // One thread at a time. The backend outlives it.
 class ObservingAttention final : public StepAttention {
  public:
-  // Room for one sequence of `max_length` tokens. Unimplemented if the device has no dense prefill
-  // kernel for the cache; ResourceExhausted.
+  // As SoloAttention::Create.
   static absl::StatusOr<std::unique_ptr<ObservingAttention>> Create(const CausalLm& model,
                                                                     Backend& backend,
                                                                     DType kv_dtype, int max_length);
@@ -31,9 +30,9 @@ class ObservingAttention final : public StepAttention {
                     std::span<const std::int32_t> buckets, ScoreStatistics& statistics,
                     Stream& stream);
   // Where the step's rows go in the cache; good until the next Plan.
-  std::span<const std::int64_t> slot_mapping() const { return slots_; }
+  std::span<const std::int64_t> slot_mapping() const { return dense_->slot_mapping(); }
 
-  KvCacheLayer CacheOf(int layer_index) override { return pool_->Layer(layer_index); }
+  KvCacheLayer CacheOf(int layer_index) override { return dense_->CacheOf(layer_index); }
   absl::Status Run(int layer_index, TensorView q, TensorView out, Stream& stream) override;
 
   // Adds the values of positions [0, length) of the cached sequence to totals, and, if
@@ -43,18 +42,11 @@ class ObservingAttention final : public StepAttention {
                              Stream& stream);
 
  private:
-  explicit ObservingAttention(const ScoreObserver& observer) : observer_(observer) {}
-  absl::Status PlanKernel(int context_length, int query_length, Stream& stream);
+  ObservingAttention(const ScoreObserver& observer, std::unique_ptr<SoloAttention> dense)
+      : observer_(observer), dense_(std::move(dense)) {}
 
   const ScoreObserver& observer_;
-  std::unique_ptr<KvCachePool> pool_;
-  const AttentionKernel* kernel_ = nullptr;
-  AttentionBatch shape_;
-  float scale_ = 0;
-  DeviceBuffer workspace_;
-  std::vector<std::int32_t> query_start_, context_length_, block_table_, block_table_start_;
-  AttentionPlan plan_;
-  std::vector<std::int64_t> slots_;
+  const std::unique_ptr<SoloAttention> dense_;
   std::vector<std::int32_t> rows_, buckets_;  // of this step
   ScoreStatistics* statistics_ = nullptr;
 };

@@ -7,16 +7,17 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "engine/attention/solo_attention.h"
 #include "engine/model/model_files.h"
 #include "gtest/gtest.h"
 #include "tests/support/logits_bounds.h"
 #include "tests/support/logits_golden.h"
 #include "tests/support/model_run.h"
-#include "tests/support/solo_attention.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/test_environment.h"
 
@@ -167,7 +168,7 @@ class DecoderSteps : public ::testing::Test {
 TEST_F(DecoderSteps, RefuseWhatIsOutOfRangeByName) {
   auto model = Load({.max_tokens = 4, .max_logit_rows = 2, .max_position = 8});
   ASSERT_TRUE(model.ok()) << model.status();
-  auto attention = testing::SoloAttention::Create(**model, *backend_, DType::kF32, 8);
+  auto attention = SoloAttention::Create(**model, *backend_, DType::kF32, 8);
   ASSERT_TRUE(attention.ok()) << attention.status();
   struct Bad {
     std::vector<TokenId> ids;
@@ -195,7 +196,7 @@ TEST_F(DecoderSteps, RefuseWhatIsOutOfRangeByName) {
 TEST_F(DecoderSteps, LogitsAreOfTheAskedRowsInTheirOrder) {
   auto model = Load({.max_tokens = 4, .max_logit_rows = 3, .max_position = 8});
   ASSERT_TRUE(model.ok()) << model.status();
-  auto attention = testing::SoloAttention::Create(**model, *backend_, DType::kF32, 8);
+  auto attention = SoloAttention::Create(**model, *backend_, DType::kF32, 8);
   ASSERT_TRUE(attention.ok()) << attention.status();
   std::vector<float> logits(3 * 99), one(99);
   const auto view = [](std::vector<float>& values) {
@@ -206,7 +207,7 @@ TEST_F(DecoderSteps, LogitsAreOfTheAskedRowsInTheirOrder) {
   EXPECT_FALSE((*model)->ComputeLogits(rows, view(logits), *stream_).ok()) << "before any step";
 
   ASSERT_TRUE((*attention)->Plan(0, 4, *stream_).ok());
-  const std::vector<std::int64_t> slots = (*attention)->SlotMapping();
+  const std::span<const std::int64_t> slots = (*attention)->slot_mapping();
   const std::vector<TokenId> ids = {5, 6, 7, 8};
   const std::vector<std::int32_t> positions = {0, 1, 2, 3};
   ASSERT_TRUE((*model)
