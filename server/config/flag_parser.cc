@@ -170,7 +170,7 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, Message& mess
 }
 
 absl::Status ReadConfigFile(const std::string& path, Message& message) {
-  const absl::StatusOr<std::string> text = ReadTextFile("--config", path);
+  const absl::StatusOr<std::string> text = ReadFileOf("--config", path);
   if (!text.ok()) return text.status();
   FirstError errors;
   google::protobuf::TextFormat::Parser parser;

@@ -9,7 +9,7 @@
 
 namespace thresher {
 
-absl::StatusOr<std::string> ReadTextFile(const std::string& what, const std::string& path) {
+absl::StatusOr<std::string> ReadFileOf(const std::string& what, const std::string& path) {
   // A stream opens a directory and reads nothing from it.
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {

@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<ApiKeys>> ApiKeys::Open(const std::string& path,
 }
 
 absl::StatusOr<std::vector<ApiKeys::Key>> ApiKeys::Read() const {
-  const absl::StatusOr<std::string> text = ReadTextFile("--api-keys", path_);
+  const absl::StatusOr<std::string> text = ReadFileOf("--api-keys", path_);
   if (!text.ok()) return text.status();
   std::istringstream file(*text);
   std::vector<Key> keys;
