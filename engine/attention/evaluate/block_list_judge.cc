@@ -1,6 +1,7 @@
 #include "engine/attention/evaluate/block_list_judge.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
