@@ -1,11 +1,10 @@
 #include "kernels/cpu/cpu_transformer_ops.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "kernels/cpu/rotate_and_append.h"
-#include "kernels/device/shape_check.h"
+#include "kernels/ops/op_checks.h"
 
 namespace thresher {
 namespace {
@@ -13,16 +12,6 @@ namespace {
 // Byte address of row `row` of a dense [n, c] tensor.
 std::byte* RowOf(const TensorView& tensor, std::int64_t row) {
   return static_cast<std::byte*>(tensor.data) + row * tensor.shape[1] * SizeOf(tensor.dtype);
-}
-
-absl::Status CheckNorm(const char* op, const TensorView& x, const TensorView& weight,
-                       const TensorView& out) {
-  absl::Status status = CheckTensor(op, "x", x, {DType::kF32}, {kAnySize, kAnySize});
-  if (status.ok()) status = CheckTensor(op, "weight", weight, {DType::kF32}, {x.shape[1]});
-  if (status.ok()) {
-    status = CheckTensor(op, "out", out, {DType::kF32, DType::kBF16}, {x.shape[0], x.shape[1]});
-  }
-  return status;
 }
 
 }  // namespace
@@ -71,7 +60,7 @@ absl::Status CpuTransformerOps::MatMul(TensorView x, const PackedWeight& weight,
 
 absl::Status CpuTransformerOps::RmsNorm(TensorView x, TensorView weight, float epsilon,
                                         TensorView out, Stream&) {
-  absl::Status status = CheckNorm("rms_norm", x, weight, out);
+  absl::Status status = CheckRmsNorm(x, weight, out);
   if (!status.ok()) return status;
   const std::int64_t c = x.shape[1];
   team_.ParallelRanges(x.shape[0], c, [&](std::int64_t begin, std::int64_t end, int) {
@@ -85,11 +74,7 @@ absl::Status CpuTransformerOps::RmsNorm(TensorView x, TensorView weight, float e
 
 absl::Status CpuTransformerOps::AddRmsNorm(TensorView x, TensorView residual, TensorView weight,
                                            float epsilon, TensorView out, Stream&) {
-  absl::Status status = CheckNorm("add_rms_norm", x, weight, out);
-  if (status.ok()) {
-    status =
-        CheckTensor("add_rms_norm", "residual", residual, {DType::kF32}, {x.shape[0], x.shape[1]});
-  }
+  absl::Status status = CheckAddRmsNorm(x, residual, weight, out);
   if (!status.ok()) return status;
   const std::int64_t c = x.shape[1];
   team_.ParallelRanges(x.shape[0], 2 * c, [&](std::int64_t begin, std::int64_t end, int) {
@@ -111,12 +96,7 @@ absl::Status CpuTransformerOps::RotateAndAppend(TensorView qkv, const QkvShape& 
 }
 
 absl::Status CpuTransformerOps::SiluMul(TensorView gate_up, TensorView out, Stream&) {
-  constexpr const char* kOp = "silu_mul";
-  absl::Status status =
-      CheckTensor(kOp, "out", out, {DType::kF32, DType::kBF16}, {kAnySize, kAnySize});
-  if (status.ok()) {
-    status = CheckTensor(kOp, "gate_up", gate_up, {DType::kF32}, {out.shape[0], 2 * out.shape[1]});
-  }
+  absl::Status status = CheckSiluMul(gate_up, out);
   if (!status.ok()) return status;
   const std::int64_t c = out.shape[1];
   // An exponential and a division make an element about four times a plain one.
@@ -130,15 +110,7 @@ absl::Status CpuTransformerOps::SiluMul(TensorView gate_up, TensorView out, Stre
 
 absl::Status CpuTransformerOps::GatherRows(TensorView x, std::span<const std::int32_t> rows,
                                            TensorView out, Stream&) {
-  constexpr const char* kOp = "gather_rows";
-  absl::Status status = CheckTensor(kOp, "x", x, {DType::kF32}, {kAnySize, kAnySize});
-  if (status.ok()) {
-    status = CheckTensor(kOp, "out", out, {DType::kF32},
-                         {static_cast<std::int64_t>(rows.size()), x.shape[1]});
-  }
-  for (const std::int32_t row : rows) {
-    if (status.ok()) status = CheckRange(kOp, "rows", row, 0, x.shape[0] - 1);
-  }
+  absl::Status status = CheckGatherRows(x, rows, out);
   if (!status.ok()) return status;
   const std::int64_t c = x.shape[1];
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -149,13 +121,9 @@ absl::Status CpuTransformerOps::GatherRows(TensorView x, std::span<const std::in
 
 absl::Status CpuTransformerOps::Sample(TensorView logits, std::span<const SamplingRow> rows,
                                        std::span<SampledToken> out, Stream&) {
-  constexpr const char* kOp = "sample";
-  const std::int64_t num_rows = static_cast<std::int64_t>(rows.size());
-  absl::Status status = CheckTensor(kOp, "logits", logits, {DType::kF32}, {num_rows, kAnySize});
-  if (status.ok()) {
-    status = CheckCount(kOp, "out.size", static_cast<std::int64_t>(out.size()), num_rows);
-  }
+  absl::Status status = CheckSample(logits, rows, out);
   if (!status.ok()) return status;
+  const auto num_rows = static_cast<std::int64_t>(rows.size());
   const std::int64_t vocab = logits.shape[1];
   team_.ParallelFor(num_rows, [&](std::int64_t i, int thread) {
     const char* const bad_field = BadField(rows[i], vocab);
@@ -172,25 +140,15 @@ absl::Status CpuTransformerOps::ScoreTokens(TensorView logits,
                                             std::span<const std::int32_t> targets,
                                             std::span<const int> num_top,
                                             std::span<SampledToken> out, Stream&) {
-  constexpr const char* kOp = "score_tokens";
-  const std::int64_t num_rows = static_cast<std::int64_t>(targets.size());
-  absl::Status status = CheckTensor(kOp, "logits", logits, {DType::kF32}, {num_rows, kAnySize});
-  if (status.ok()) {
-    status = CheckCount(kOp, "num_top.size", static_cast<std::int64_t>(num_top.size()), num_rows);
-  }
-  if (status.ok()) {
-    status = CheckCount(kOp, "out.size", static_cast<std::int64_t>(out.size()), num_rows);
-  }
+  absl::Status status = CheckScoreTokens(logits, targets, num_top, out);
   if (!status.ok()) return status;
+  const auto num_rows = static_cast<std::int64_t>(targets.size());
   const std::int64_t vocab = logits.shape[1];
-  const auto bad_field = [&](std::int64_t i) -> const char* {
-    if (targets[i] < 0 || targets[i] >= vocab) return "targets";
-    return num_top[i] < 0 || num_top[i] > kMaxTopLogprobs ? "num_top" : nullptr;
-  };
   team_.ParallelFor(num_rows, [&](std::int64_t i, int thread) {
+    const char* const bad_field = BadScoreField(targets[i], num_top[i], vocab);
     out[i] =
-        bad_field(i) != nullptr
-            ? NoToken(bad_field(i))
+        bad_field != nullptr
+            ? NoToken(bad_field)
             : ScoreRow(row_ops_, {logits.as<float>() + i * vocab, static_cast<std::size_t>(vocab)},
                        targets[i], num_top[i], sampling_[thread]);
   });

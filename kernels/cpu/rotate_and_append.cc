@@ -3,71 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/device/shape_check.h"
-
 namespace thresher {
 namespace {
-
-constexpr const char* kOp = "rotate_and_append";
-constexpr std::int64_t kMaxHeadDim = 256;
-
-absl::Status CheckHeads(const QkvShape& shape) {
-  absl::Status status = CheckRange(kOp, "head_dim", shape.head_dim, 2, kMaxHeadDim);
-  if (status.ok()) status = CheckRange(kOp, "num_kv_heads", shape.num_kv_heads, 1, 1 << 20);
-  if (status.ok()) status = CheckRange(kOp, "num_heads", shape.num_heads, 1, 1 << 20);
-  return status;
-}
-
-absl::Status CheckRotary(const RotaryTable& rotary, int head_dim) {
-  absl::Status status = CheckRange(kOp, "rotary_dim", rotary.rotary_dim, 0, head_dim);
-  if (status.ok()) status = CheckCount(kOp, "rotary_dim % 2", rotary.rotary_dim % 2, 0);
-  if (!status.ok()) return status;
-  return CheckTensor(kOp, "cos_sin", rotary.cos_sin, {DType::kF32}, {kAnySize, rotary.rotary_dim});
-}
-
-absl::Status CheckNorm(const QkNorm& norm, std::int64_t head_dim) {
-  if (norm.q_weight.data == nullptr && norm.k_weight.data == nullptr) return absl::OkStatus();
-  absl::Status status = CheckTensor(kOp, "q_weight", norm.q_weight, {DType::kF32}, {head_dim});
-  if (!status.ok()) return status;
-  return CheckTensor(kOp, "k_weight", norm.k_weight, {DType::kF32}, {head_dim});
-}
-
-absl::Status CheckCache(const KvCacheLayer& cache, const QkvShape& shape) {
-  const TensorView& k = cache.k;
-  absl::Status status = CheckTensor(kOp, "cache.k", k, {DType::kBF16, DType::kF16, DType::kF32},
-                                    {kAnySize, shape.num_kv_heads, kAnySize, shape.head_dim});
-  if (!status.ok()) return status;
-  status = CheckTensor(kOp, "cache.v", cache.v, {k.dtype},
-                       {k.shape[0], k.shape[1], k.shape[2], k.shape[3]});
-  const auto check_sums = [&](const char* name, const TensorView& sums) {
-    if (!status.ok() || sums.data == nullptr) return;
-    status = CheckTensor(kOp, name, sums, {DType::kF32}, {k.shape[0], k.shape[1], k.shape[3]});
-  };
-  check_sums("cache.k_sums", cache.k_sums);
-  check_sums("cache.v_sums", cache.v_sums);
-  return status;
-}
-
-absl::Status CheckRows(const RotateAndAppendArguments& a) {
-  const std::int64_t n = static_cast<std::int64_t>(a.positions.size());
-  const std::int64_t heads = a.shape.num_heads + 2 * a.shape.num_kv_heads;
-  absl::Status status =
-      CheckTensor(kOp, "qkv", a.qkv, {DType::kF32}, {n, heads * a.shape.head_dim});
-  if (status.ok()) {
-    status = CheckTensor(kOp, "q", a.q, {DType::kF32}, {n, a.shape.num_heads, a.shape.head_dim});
-  }
-  if (status.ok()) {
-    status =
-        CheckCount(kOp, "slot_mapping.size", static_cast<std::int64_t>(a.slot_mapping.size()), n);
-  }
-  const std::int64_t num_positions = a.rotary.cos_sin.shape[0];
-  const std::int64_t num_slots = a.cache.k.shape[0] * a.cache.k.shape[2];
-  for (std::int64_t i = 0; i < n && status.ok(); ++i) {
-    status = CheckRange(kOp, "positions", a.positions[i], 0, num_positions - 1);
-    if (status.ok()) status = CheckRange(kOp, "slot_mapping", a.slot_mapping[i], -1, num_slots - 1);
-  }
-  return status;
-}
 
 // Writes one row's heads: q out, k and v to the slot; adds the slots of all rows to the sums.
 class RowWriter final {
@@ -158,11 +95,7 @@ void AddSums(const RowWriter& writer, const RotateAndAppendArguments& a, ThreadT
 
 absl::Status CpuRotateAndAppend(const RotateAndAppendArguments& arguments, const RowOps& row_ops,
                                 ThreadTeam& team) {
-  absl::Status status = CheckHeads(arguments.shape);
-  if (status.ok()) status = CheckRotary(arguments.rotary, arguments.shape.head_dim);
-  if (status.ok()) status = CheckNorm(arguments.norm, arguments.shape.head_dim);
-  if (status.ok()) status = CheckCache(arguments.cache, arguments.shape);
-  if (status.ok()) status = CheckRows(arguments);
+  absl::Status status = CheckRotateAndAppend(arguments);
   if (!status.ok()) return status;
   const RowWriter writer(arguments, row_ops);
   team.ParallelRanges(arguments.qkv.shape[0], 2 * arguments.qkv.shape[1],
