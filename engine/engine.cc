@@ -36,14 +36,16 @@ absl::StatusOr<int> ChooseMaxModelLen(const EngineOptions& options, const ModelC
 
 absl::StatusOr<std::unique_ptr<AttentionCatalog>> OpenCatalog(const EngineOptions& options,
                                                               const ModelFiles& files) {
-  if (options.threshold_table.empty()) return AttentionCatalog::Create(options.attention, nullptr);
+  if (options.threshold_table.empty()) {
+    return AttentionCatalog::Create(options.attention, nullptr, options.device);
+  }
   absl::StatusOr<ModelFingerprint> fingerprint =
       FingerprintOf(files, files.config(), options.kv_cache_dtype);
   if (!fingerprint.ok()) return fingerprint.status();
   absl::StatusOr<std::unique_ptr<ThresholdTable>> table =
       ThresholdTable::Load(options.threshold_table, *fingerprint, options.tensor_parallel);
   if (!table.ok()) return table.status();
-  return AttentionCatalog::Create(options.attention, *std::move(table));
+  return AttentionCatalog::Create(options.attention, *std::move(table), options.device);
 }
 
 // Beyond the calibrated lengths thresholds follow the slope of the last two; what that was seen to

@@ -45,6 +45,10 @@ class Backend {
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(DeviceKind kind, int ordinal,
                                                        const BackendOptions& options);
 
+// Whether this build has kernels for the mechanism on such a device: what a caller asks before it
+// promises anything.
+bool CarriesOut(DeviceKind kind, AttentionMechanism mechanism);
+
 // The best instruction set of this machine, or FailedPrecondition.
 absl::StatusOr<CpuIsa> DetectCpuIsa();
 

@@ -1,8 +1,10 @@
 #include "engine/attention/attention_catalog.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/attention/policy_kind.h"
 
 namespace thresher {
@@ -30,11 +32,11 @@ std::uint64_t Join(std::uint64_t first, std::uint64_t second) {
 }  // namespace
 
 AttentionCatalog::AttentionCatalog(AttentionSettings settings,
-                                   std::unique_ptr<const ThresholdTable> table)
-    : settings_(std::move(settings)), table_(std::move(table)) {}
+                                   std::unique_ptr<const ThresholdTable> table, DeviceKind device)
+    : settings_(std::move(settings)), table_(std::move(table)), device_(device) {}
 
 absl::StatusOr<std::unique_ptr<AttentionCatalog>> AttentionCatalog::Create(
-    AttentionSettings settings, std::unique_ptr<const ThresholdTable> table) {
+    AttentionSettings settings, std::unique_ptr<const ThresholdTable> table, DeviceKind device) {
   if (absl::Status status = settings.Validate(); !status.ok()) return status;
   if (table != nullptr && !table->has_placement(settings.top_theta.placement)) {
     return absl::FailedPreconditionError(
@@ -42,7 +44,7 @@ absl::StatusOr<std::unique_ptr<AttentionCatalog>> AttentionCatalog::Create(
         "choose another placement");
   }
   return std::unique_ptr<AttentionCatalog>(
-      new AttentionCatalog(std::move(settings), std::move(table)));
+      new AttentionCatalog(std::move(settings), std::move(table), device));
 }
 
 PolicyDescription AttentionCatalog::DescriptionOf(int kind) const {
@@ -60,6 +62,7 @@ std::vector<PolicyDescription> AttentionCatalog::Describe() const {
         !settings_.allows_evaluation_policies) {
       continue;
     }
+    if (!CanCarryOut(kind)) continue;
     descriptions.push_back(DescriptionOf(kind));
   }
   return descriptions;
@@ -70,9 +73,19 @@ absl::Status AttentionCatalog::Validate(const AttentionChoice& choice) const {
   return ValidatePhase(choice.decode, true);
 }
 
+bool AttentionCatalog::CanCarryOut(int kind) const {
+  return CarriesOut(device_, PolicyKinds()[static_cast<std::size_t>(kind)]->mechanism());
+}
+
 absl::Status AttentionCatalog::ValidatePhase(const PolicyChoice& choice, bool decode) const {
   const std::vector<PolicyDescription> descriptions = Describe();
   const std::string phase = decode ? "attention.decode" : "attention.prefill";
+  if (const int kind = FindPolicyKind(choice.policy); kind >= 0 && !CanCarryOut(kind)) {
+    return absl::UnimplementedError(
+        absl::StrCat(phase, ".policy is ", choice.policy,
+                     "; this engine's device has no kernels for it: use dense, or an engine that "
+                     "was started with --device cpu"));
+  }
   if (absl::Status status = ValidatePolicyChoice(choice, decode, descriptions); !status.ok()) {
     return status;
   }
@@ -82,10 +95,9 @@ absl::Status AttentionCatalog::ValidatePhase(const PolicyChoice& choice, bool de
 }
 
 bool AttentionCatalog::needs_sums() const {
-  for (const PolicyKind* policy : PolicyKinds()) {
-    if (policy->needs_sums(*this)) return true;
-  }
-  return false;
+  return std::ranges::any_of(PolicyKinds(), [&](const PolicyKind* policy) {
+    return CarriesOut(device_, policy->mechanism()) && policy->needs_sums(*this);
+  });
 }
 
 ResolvedPolicy AttentionCatalog::Resolve(const PolicyChoice& choice) const {

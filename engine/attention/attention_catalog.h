@@ -14,6 +14,7 @@
 #include "engine/attention/attention_policy.h"
 #include "engine/attention/attention_settings.h"
 #include "engine/attention/threshold_table.h"
+#include "kernels/backend.h"
 #include "scheduler/prefix_salt.h"
 
 namespace thresher {
@@ -32,18 +33,22 @@ struct ResolvedPolicy {
 // Immutable; any thread. One for each engine.
 class AttentionCatalog final {
  public:
-  // `table` may be null: policies that need one are then refused. InvalidArgument as
-  // AttentionSettings::Validate; FailedPrecondition if the table lacks what the settings need.
+  // `table` may be null: policies that need one are then refused, and so are those whose mechanism
+  // the device does not carry out. InvalidArgument as AttentionSettings::Validate;
+  // FailedPrecondition if the table lacks what the settings need.
   static absl::StatusOr<std::unique_ptr<AttentionCatalog>> Create(
-      AttentionSettings settings, std::unique_ptr<const ThresholdTable> table);
+      AttentionSettings settings, std::unique_ptr<const ThresholdTable> table,
+      DeviceKind device = DeviceKind::kCpu);
 
   const AttentionSettings& settings() const { return settings_; }
   const ThresholdTable* table() const { return table_.get(); }  // null: none
   // What a request may name here, with the ranges that this engine serves.
   std::vector<PolicyDescription> Describe() const;
   // FieldError naming the field ("attention.decode.k"), the value, and what is allowed or what to
-  // do.
+  // do. Unimplemented, likewise, for a policy that the device does not carry out.
   absl::Status Validate(const AttentionChoice& choice) const;
+  // Whether the device carries out the policy, by its index in PolicyKinds().
+  bool CanCarryOut(int kind) const;
   // True if some policy that can be served reads the cache's sums of keys and values.
   bool needs_sums() const;
 
@@ -58,12 +63,14 @@ class AttentionCatalog final {
                             bool batch_invariant) const;
 
  private:
-  AttentionCatalog(AttentionSettings settings, std::unique_ptr<const ThresholdTable> table);
+  AttentionCatalog(AttentionSettings settings, std::unique_ptr<const ThresholdTable> table,
+                   DeviceKind device);
   PolicyDescription DescriptionOf(int kind) const;
   absl::Status ValidatePhase(const PolicyChoice& choice, bool decode) const;
 
   const AttentionSettings settings_;
   const std::unique_ptr<const ThresholdTable> table_;
+  const DeviceKind device_;
 };
 
 }  // namespace thresher

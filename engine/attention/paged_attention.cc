@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<PagedAttention>> PagedAttention::Create(
     const PolicyKind& kind = *PolicyKinds()[i];
     if (kind.evaluates_only() && !catalog.settings().allows_evaluation_policies) continue;
     if (kind.needs_table() && catalog.table() == nullptr) continue;
+    if (!catalog.CanCarryOut(static_cast<int>(i))) continue;
     for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
       // A decode policy also serves many rows at once; a prefill policy never a decoded one.
       if (phase == AttentionPhase::kDecode && !kind.description().decode) continue;

@@ -1,6 +1,7 @@
 #include "engine/model/decoder_buffers.h"
 
 #include <utility>
+#include <vector>
 
 #include "engine/model/rotary_frequencies.h"
 
@@ -65,9 +66,12 @@ absl::StatusOr<DecoderBuffers> AllocateDecoderBuffers(const ModelConfig& config,
   const std::int64_t positions = options.max_position, rotary_dim = config.rope.rotary_dim;
   make(buffers.cos_sin, DType::kF32, positions, rotary_dim);
   if (!allocator.status().ok()) return allocator.status();
-  FillRotaryTable(
-      ComputeRotaryFrequencies(config.rope, options.max_position), options.max_position,
-      {buffers.cos_sin.as<float>(), static_cast<std::size_t>(buffers.cos_sin.num_elements())});
+  std::vector<float> cos_sin(static_cast<std::size_t>(buffers.cos_sin.num_elements()));
+  FillRotaryTable(ComputeRotaryFrequencies(config.rope, options.max_position), options.max_position,
+                  cos_sin);
+  absl::Status status = backend.device().CopyToDevice(
+      cos_sin.data(), buffers.cos_sin.data, static_cast<std::size_t>(buffers.cos_sin.num_bytes()));
+  if (!status.ok()) return status;
   return buffers;
 }
 

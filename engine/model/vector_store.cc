@@ -57,9 +57,10 @@ absl::Status VectorStore::Upload(Device& device) {
   absl::StatusOr<DeviceBuffer> memory = device.Allocate(values_.size() * sizeof(float));
   if (!memory.ok()) return memory.status();
   memory_ = *std::move(memory);
-  std::memcpy(memory_.get(), values_.data(), values_.size() * sizeof(float));
+  absl::Status status =
+      device.CopyToDevice(values_.data(), memory_.get(), values_.size() * sizeof(float));
   values_ = {};
-  return absl::OkStatus();
+  return status;
 }
 
 TensorView VectorStore::View(int index) const {

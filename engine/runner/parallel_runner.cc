@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/runner/worker_group.h"
 
 namespace thresher {
@@ -78,6 +79,11 @@ class ParallelRunner final : public ModelRunner {
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> CreateParallelRunner(
     const ModelFiles& files, const ParallelRunnerOptions& options, const LoadProgress& progress) {
+  if (options.device == DeviceKind::kCuda && options.tensor_parallel > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("--tensor-parallel ", options.tensor_parallel,
+                     " on the cuda device: this build has no group of GPUs; use 1"));
+  }
   auto runner = std::make_unique<ParallelRunner>(options.tensor_parallel);
   if (absl::Status status = runner->Load(files, options, progress); !status.ok()) return status;
   return runner;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 namespace thresher {
@@ -54,6 +55,15 @@ absl::StatusOr<DeviceBuffer> CpuDevice::Allocate(std::size_t bytes) {
 
 absl::StatusOr<std::unique_ptr<Stream>> CpuDevice::CreateStream() {
   return std::make_unique<CpuStream>();
+}
+
+absl::Status CpuDevice::CopyToDevice(const void* from, void* to, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CpuDevice::CopyToHost(const void* from, void* to, std::size_t bytes) {
+  return CopyToDevice(from, to, bytes);
 }
 
 }  // namespace thresher

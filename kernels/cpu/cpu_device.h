@@ -16,6 +16,8 @@ class CpuDevice final : public Device {
   std::string Description() const override;
   absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
+  absl::Status CopyToDevice(const void* from, void* to, std::size_t bytes) override;
+  absl::Status CopyToHost(const void* from, void* to, std::size_t bytes) override;
 
  private:
   std::string description_;

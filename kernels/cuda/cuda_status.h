@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -11,6 +11,6 @@ namespace thresher {
 
 // OK, ResourceExhausted for memory, Unavailable for everything that means the device is lost or
 // refused the work. `what` names the call or kernel.
-absl::Status CudaStatus(cudaError_t error, const std::string& what);
+absl::Status CudaStatus(cudaError_t error, std::string_view what);
 
 }  // namespace thresher

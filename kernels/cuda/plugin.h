@@ -4,14 +4,16 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "kernels/device/device.h"
+#include "kernels/backend.h"
 
 namespace thresher {
 
-// Opens GPU `ordinal` into `device`. The device outlives every buffer and stream made by it.
-// FailedPrecondition: no driver, or one too old for the runtime. NotFound: no such GPU, with the
-// number there are.
-using OpenCudaDeviceFunction = void(int ordinal, absl::StatusOr<std::unique_ptr<Device>>* device);
-inline constexpr char kOpenCudaDeviceSymbol[] = "thresher_open_cuda_device";
+// Makes the backend of GPU `ordinal`. FailedPrecondition: no driver, or one too old for the
+// runtime, or a GPU that this build has no code for. NotFound: no such GPU, with the number there
+// are.
+using CreateCudaBackendFunction = void(int ordinal, const BackendOptions& options,
+                                       absl::StatusOr<std::unique_ptr<Backend>>* backend);
+inline constexpr char kCudaPlugin[] = "thresher_cuda.so";
+inline constexpr char kCreateCudaBackendSymbol[] = "thresher_create_cuda_backend";
 
 }  // namespace thresher

@@ -56,6 +56,11 @@ class Device {
   // ResourceExhausted if the memory cannot be had; names the bytes asked for.
   virtual absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream() = 0;
+  // Copy `bytes` between host memory and this device's, and wait until they have arrived. They do
+  // not wait for work queued on streams: synchronise those that use the memory first. For set-up
+  // and tests, never in a step.
+  virtual absl::Status CopyToDevice(const void* from, void* to, std::size_t bytes) = 0;
+  virtual absl::Status CopyToHost(const void* from, void* to, std::size_t bytes) = 0;
 };
 
 }  // namespace thresher

@@ -130,7 +130,8 @@ class Bench final {
     const bool bf16_products = attention.shape().out_dtype == DType::kBF16 &&
                                attention.shape().kv_dtype == DType::kBF16 &&
                                kernel.key().phase == AttentionPhase::kPrefill;
-    const PagedAttentionCase::Reference reference = attention.ComputeReference(bf16_products, 61);
+    const PagedAttentionCase::Reference reference =
+        attention.ComputeReference(bf16_products ? DType::kBF16 : DType::kF32, 61);
     double worst = 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (std::isinf(reference.bound[i])) continue;

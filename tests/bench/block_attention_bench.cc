@@ -136,7 +136,7 @@ class Bench final {
                                !arguments_.options.full_precision &&
                                backend_->ops().gemm_input_dtype() == DType::kBF16;
     const PagedAttentionCase::Reference reference = attention_.ComputeReference(
-        bf16_products, 1 + prompt_.chunk / 6,
+        bf16_products ? DType::kBF16 : DType::kF32, 1 + prompt_.chunk / 6,
         [&](int, int head, int query, int key) { return Reads(head, query, key); });
     double worst = 0;
     for (std::size_t i = 0; i < sparse_out_.size(); ++i) {

@@ -1,7 +1,7 @@
 #include "tests/support/model_run.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -14,24 +14,29 @@ namespace thresher::testing {
 namespace {
 
 // NaNs: a read of what was never written cannot go unseen.
-void SpoilCache(SoloAttention& attention) {
+absl::Status SpoilCache(SoloAttention& attention, Device& device) {
   for (int i = 0; i < attention.cache_shape().num_layers; ++i) {
     const KvCacheLayer layer = attention.CacheOf(i);
     for (const TensorView& cache : {layer.k, layer.v}) {
-      std::memset(cache.data, 0xff,
-                  static_cast<std::size_t>(cache.num_elements() * SizeOf(cache.dtype)));
+      const std::vector<std::byte> nans(static_cast<std::size_t>(cache.num_bytes()),
+                                        std::byte{0xff});
+      const absl::Status status = device.CopyToDevice(nans.data(), cache.data, nans.size());
+      if (!status.ok()) return status;
     }
   }
+  return absl::OkStatus();
 }
 
 // The logits of one sequence, in steps of at most `step` rows. positions: 0, 1, …, as many or more.
 absl::Status RunSequence(CausalLm& model, SoloAttention& attention,
                          std::span<const TokenId> token_ids,
-                         std::span<const std::int32_t> positions, int step, Stream& stream,
-                         std::vector<float>& logits) {
+                         std::span<const std::int32_t> positions, int step, Device& device,
+                         Stream& stream, std::vector<float>& logits) {
   const int length = static_cast<int>(token_ids.size());
   const auto vocab = static_cast<std::size_t>(model.config().vocab_size);
   logits.resize(token_ids.size() * vocab);
+  auto memory = device.Allocate(static_cast<std::size_t>(step) * vocab * sizeof(float));
+  if (!memory.ok()) return memory.status();
   for (int first = 0; first < length; first += step) {
     const int rows = std::min(step, length - first);
     const auto begin = static_cast<std::size_t>(first), count = static_cast<std::size_t>(rows);
@@ -42,12 +47,14 @@ absl::Status RunSequence(CausalLm& model, SoloAttention& attention,
                             .slot_mapping = attention.slot_mapping()},
                            attention, stream);
     if (!status.ok()) return status;
-    status = model.ComputeLogits(positions.first(count),
-                                 TensorView::Of(logits.data() + begin * vocab, DType::kF32, rows,
-                                                static_cast<std::int64_t>(vocab)),
-                                 stream);
+    status = model.ComputeLogits(
+        positions.first(count),
+        TensorView::Of(memory->get(), DType::kF32, rows, static_cast<std::int64_t>(vocab)), stream);
     if (!status.ok()) return status;
     if (status = stream.Synchronize(); !status.ok()) return status;
+    status = device.CopyToHost(memory->get(), logits.data() + begin * vocab,
+                               count * vocab * sizeof(float));
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -58,7 +65,7 @@ absl::Status RunRank(const ModelFiles& files, std::span<const std::vector<TokenI
   const BackendOptions backend_options{.num_threads = options.num_ranks > 1 ? 1 : 2,
                                        .max_isa = TestMaxIsa(),
                                        .full_precision = options.full_precision};
-  auto backend = CreateBackend(DeviceKind::kCpu, 0, backend_options);
+  auto backend = CreateBackend(options.device, 0, backend_options);
   if (!backend.ok()) return backend.status();
   (*backend)->BindThread();
   auto stream = (*backend)->device().CreateStream();
@@ -76,10 +83,12 @@ absl::Status RunRank(const ModelFiles& files, std::span<const std::vector<TokenI
   for (const std::vector<TokenId>& tokens : sequences) {
     auto attention = SoloAttention::Create(**model, **backend, options.kv_dtype, length);
     if (!attention.ok()) return attention.status();
-    SpoilCache(**attention);
+    Device& device = (*backend)->device();
+    absl::Status status = SpoilCache(**attention, device);
+    if (!status.ok()) return status;
     logits.emplace_back();
-    const absl::Status status =
-        RunSequence(**model, **attention, tokens, positions, step, **stream, logits.back());
+    status =
+        RunSequence(**model, **attention, tokens, positions, step, device, **stream, logits.back());
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

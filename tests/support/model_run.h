@@ -8,10 +8,12 @@
 #include "absl/status/statusor.h"
 #include "engine/model/causal_lm.h"
 #include "engine/model/model_files.h"
+#include "kernels/backend.h"
 
 namespace thresher::testing {
 
 struct ModelRunOptions {
+  DeviceKind device = DeviceKind::kCpu;
   int num_ranks = 1;
   bool full_precision = true;
   DType kv_dtype = DType::kF32;

@@ -1,4 +1,4 @@
-// Sampling of rows that share their logits, with one of the CPU's instruction sets.
+// Sampling of rows that share their logits, with one of the backends of the binary.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,15 +9,16 @@
 #include <vector>
 
 #include "kernels/ops/transformer_ops.h"
-#include "tests/support/cpu_backends.h"
+#include "tests/support/tested_backends.h"
 
 namespace thresher {
 
-class SamplingFixture : public testing::TestWithParam<CpuVariant> {
+class SamplingFixture : public testing::TestWithParam<BackendVariant> {
  protected:
   void SetUp() override {
-    if (!MachineRuns(GetParam())) GTEST_SKIP() << "this machine lacks the instruction set";
-    backend_ = MakeCpuBackend(GetParam());
+    if (!MachineRuns(GetParam()))
+      GTEST_SKIP() << "NOT RUN: this machine lacks the device or the instruction set";
+    backend_ = MakeTestedBackend(GetParam());
     stream_ = backend_->device().CreateStream().value();
   }
 

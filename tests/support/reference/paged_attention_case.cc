@@ -218,9 +218,13 @@ absl::StatusOr<std::vector<float>> PagedAttentionCase::Run(const AttentionKernel
 //   exponential, plus 2^-8 for the rounding of a weight to bf16. Then a weight is off by a factor
 //   1 ± e and the quotient Σ w v / Σ w by 2 e A at most, A = Σ w_i |v_i|. Sums of n terms add
 //   (n + 64) u A each. e is below 0.1 here, so its square is covered by a factor of 1.1.
+//   f16 products round to 2^-11 instead, but below 2^-14 to steps of 2^-24: half of one for each
+//   number of q, and for each weight, of which the largest is 1.
 void PagedAttentionCase::ReferenceRow(const HeadRows& rows, std::int64_t at, int num_keys,
-                                      double rounding, Reference& reference) const {
+                                      DType product_type, Reference& reference) const {
   constexpr double u = 0x1p-24;
+  const double rounding = product_type == DType::kF32 ? 0 : RoundingOf(product_type);
+  const double step = product_type == DType::kF16 ? 0x1p-25 : 0;
   const int dim = shape_.head_dim;
   std::vector<double> weight(num_keys);
   double largest = -std::numeric_limits<double>::infinity();
@@ -233,26 +237,30 @@ void PagedAttentionCase::ReferenceRow(const HeadRows& rows, std::int64_t at, int
   double sum = 0, e = 0;
   for (int i = 0; i < num_keys; ++i) {
     const double* k = rows.k.data() + std::int64_t{i} * dim;
-    double size = 0;
-    for (int d = 0; d < dim; ++d) size += std::fabs(q_[at + d] * k[d]);
-    e = std::max(e, ((dim + 3) * u + rounding) * size * scale() +
+    double size = 0, of_key = 0;
+    for (int d = 0; d < dim; ++d) {
+      size += std::fabs(q_[at + d] * k[d]);
+      of_key += std::fabs(k[d]);
+    }
+    e = std::max(e, (((dim + 3) * u + rounding) * size + step * of_key) * scale() +
                         u * (std::fabs(weight[i]) + std::fabs(largest)));
     weight[i] = std::exp(weight[i] - largest);
     sum += weight[i];
   }
   e += 3e-7 + rounding;
-  std::vector<double> magnitude(dim);
+  std::vector<double> magnitude(dim), of_steps(dim);
   for (int i = 0; i < num_keys; ++i) {
     const double* v = rows.v.data() + std::int64_t{i} * dim;
     const double w = weight[i] / sum;
     for (int d = 0; d < dim; ++d) {
       reference.out[at + d] += w * v[d];
       magnitude[d] += w * std::fabs(v[d]);
+      of_steps[d] += step / sum * std::fabs(v[d]);
     }
   }
   for (int d = 0; d < dim; ++d) {
     reference.bound[at + d] =
-        1.1 * (2 * e + 2 * (num_keys + 64) * u) * magnitude[d] +
+        1.1 * ((2 * e + 2 * (num_keys + 64) * u) * magnitude[d] + 2 * of_steps[d]) +
         1.01 * RoundingOf(shape_.out_dtype) * std::fabs(reference.out[at + d]) + 1e-30;
   }
 }
@@ -270,13 +278,12 @@ PagedAttentionCase::HeadRows PagedAttentionCase::WidenHead(int sequence, int kv_
   return rows;
 }
 
-PagedAttentionCase::Reference PagedAttentionCase::ComputeReference(bool bf16_products,
+PagedAttentionCase::Reference PagedAttentionCase::ComputeReference(DType product_type,
                                                                    int query_stride,
                                                                    const Sees& sees) const {
   Reference reference;
   reference.out.resize(q_.size());
   reference.bound.assign(q_.size(), std::numeric_limits<double>::infinity());
-  const double rounding = bf16_products ? RoundingOf(DType::kBF16) : 0;
   const int group_size = shape_.num_heads / shape_.num_kv_heads;
   for (int s = 0; s < static_cast<int>(sequences_.size()); ++s) {
     for (int kv_head = 0; kv_head < shape_.num_kv_heads; ++kv_head) {
@@ -287,7 +294,7 @@ PagedAttentionCase::Reference PagedAttentionCase::ComputeReference(bool bf16_pro
               (query_start_[s] + query) * std::int64_t{shape_.num_heads} + head;
           const int position = sequences_[s].context_length + query;
           if (sees == nullptr) {
-            ReferenceRow(rows, row * shape_.head_dim, position + 1, rounding, reference);
+            ReferenceRow(rows, row * shape_.head_dim, position + 1, product_type, reference);
             continue;
           }
           HeadRows seen;
@@ -301,7 +308,7 @@ PagedAttentionCase::Reference PagedAttentionCase::ComputeReference(bool bf16_pro
             append(rows.v, seen.v);
           }
           const auto num_seen = static_cast<int>(seen.k.size()) / shape_.head_dim;
-          ReferenceRow(seen, row * shape_.head_dim, num_seen, rounding, reference);
+          ReferenceRow(seen, row * shape_.head_dim, num_seen, product_type, reference);
         }
       }
     }

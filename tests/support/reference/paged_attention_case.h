@@ -69,11 +69,12 @@ class PagedAttentionCase final {
     std::vector<double> out;    // [num_tokens, num_heads, head_dim]
     std::vector<double> bound;  // the same shape: largest allowed difference, see the .cc
   };
-  // `bf16_products`: the kernel may round queries and weights to bf16. Only every `query_stride`-th
-  // query of a sequence, from its last one backwards, is computed; the others' bounds are infinite.
-  // `sees` tells which of the keys up to the query's own position the row reads; null: all.
+  // `product_type`: the kernel may round queries and weights to it; f32: it does not. Only every
+  // `query_stride`-th query of a sequence, from its last one backwards, is computed; the others'
+  // bounds are infinite. `sees` tells which of the keys up to the query's own position the row
+  // reads; null: all.
   using Sees = std::function<bool(int sequence, int head, int query_position, int key_position)>;
-  Reference ComputeReference(bool bf16_products, int query_stride = 1,
+  Reference ComputeReference(DType product_type, int query_stride = 1,
                              const Sees& sees = nullptr) const;
 
  private:
@@ -83,9 +84,8 @@ class PagedAttentionCase final {
     std::vector<double> v;
   };
   HeadRows WidenHead(int sequence, int kv_head) const;
-  // Fills the reference's row that starts at element `at` and reads the rows' first num_keys;
-  // rounding: of queries and weights.
-  void ReferenceRow(const HeadRows& rows, std::int64_t at, int num_keys, double rounding,
+  // Fills the reference's row that starts at element `at` and reads the rows' first num_keys.
+  void ReferenceRow(const HeadRows& rows, std::int64_t at, int num_keys, DType product_type,
                     Reference& reference) const;
   std::int64_t ElementOf(int sequence, int kv_head, int position) const;
 

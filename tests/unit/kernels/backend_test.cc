@@ -38,7 +38,7 @@ TEST(BackendTest, RefusesWhatItHasNot) {
   EXPECT_EQ(CreateBackend(DeviceKind::kCpu, 1, {}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(CreateBackend(DeviceKind::kCpu, 0, {.num_threads = -1}).status().message(),
             "num_threads is -1, expected 0 (all cores) or more");
-  EXPECT_FALSE(CreateBackend(DeviceKind::kCuda, 0, {}).ok());
+  EXPECT_FALSE(CreateBackend(DeviceKind::kCuda, -1, {}).ok());
 }
 
 TEST(BackendTest, MemoryIsAlignedAndMovable) {

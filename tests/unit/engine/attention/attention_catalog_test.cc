@@ -74,6 +74,23 @@ TEST(AttentionCatalog, KeepsSumsOnlyForATable) {
   EXPECT_FALSE(WithoutTable()->needs_sums());
 }
 
+TEST(AttentionCatalog, RefusesWhatTheDeviceHasNoKernelsFor) {
+  const auto catalog =
+      AttentionCatalog::Create({}, *ThresholdTable::Create(SampleTable({})), DeviceKind::kCuda)
+          .value();
+  EXPECT_TRUE(catalog->Validate({}).ok());
+  EXPECT_FALSE(catalog->needs_sums());
+  for (const PolicyDescription& policy : catalog->Describe()) EXPECT_EQ(policy.name, "dense");
+  AttentionChoice choice;
+  choice.decode.policy = "top_theta";
+  const absl::Status status = catalog->Validate(choice);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("attention.decode.policy is top_theta"), std::string::npos);
+  choice = {};
+  choice.prefill.policy = "stem";
+  EXPECT_EQ(catalog->Validate(choice).code(), absl::StatusCode::kUnimplemented);
+}
+
 TEST(AttentionCatalog, ATableMustHaveThePlacement) {
   ThresholdContents contents = SampleTable({});
   contents.placements[static_cast<std::size_t>(ThresholdPlacement::kPost)] = {};

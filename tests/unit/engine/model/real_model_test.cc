@@ -13,6 +13,7 @@
 #include "tests/support/logits_golden.h"
 #include "tests/support/model_run.h"
 #include "tests/support/test_environment.h"
+#include "tests/support/tested_backends.h"
 
 namespace thresher {
 namespace {
@@ -100,6 +101,7 @@ class RealModel : public ::testing::Test {
           << "THRESHER_REQUIRE_MODEL is 1 and THRESHER_TEST_MODEL names no file";
       GTEST_SKIP() << "SmolLM2 is not on this machine; deploy/scripts/fetch_model.sh fetches it";
     }
+    if (!MachineRuns(TestedBackends().front())) GTEST_SKIP() << "NO CUDA DRIVER: not run";
 #ifdef __SANITIZE_THREAD__
     GTEST_SKIP() << "takes minutes under ThreadSanitizer; tiny models run the same code there";
 #endif
@@ -108,9 +110,12 @@ class RealModel : public ::testing::Test {
     files_ = *std::move(files);
   }
 
+  static bool OnGpu() { return TestedBackends().front().device == DeviceKind::kCuda; }
+
   // Every row's stored logits must be within the bound, and its best token the golden's or as good
   // as it within twice the bound.
-  void ExpectGoldenLogits(const testing::ModelRunOptions& options) {
+  void ExpectGoldenLogits(testing::ModelRunOptions options) {
+    options.device = TestedBackends().front().device;
     const auto vocab = static_cast<std::size_t>(files_->config().vocab_size);
     const Golden golden = ReadGolden();
     ASSERT_EQ(golden.texts.size(), 3u);
@@ -127,8 +132,10 @@ class RealModel : public ::testing::Test {
     ASSERT_TRUE(logits.ok()) << logits.status();
     for (std::size_t i = 0; i < golden.texts.size(); ++i) {
       const GoldenText& text = golden.texts[i];
-      const double bound = testing::FloatBound(files_->config(), largest_logit) +
-                           testing::RotationBound(text.tokens.size(), largest_logit);
+      const double bound = options.full_precision
+                               ? testing::FloatBound(files_->config(), largest_logit) +
+                                     testing::RotationBound(text.tokens.size(), largest_logit)
+                               : testing::Bfloat16Bound(files_->config(), largest_logit);
       for (std::size_t row = 0; row < text.rows.size(); ++row) {
         const float* got = (*logits)[0][i].data() + row * vocab;
         EXPECT_LT(Difference(got, golden.probes, text.rows[row]), bound) << i << " " << row;
@@ -173,7 +180,16 @@ TEST_F(RealModel, IsReadAsItsFileSays) {
 
 TEST_F(RealModel, GivesTheLogitsOfTransformersInChunks) { ExpectGoldenLogits({.chunk = 40}); }
 
-TEST_F(RealModel, GivesThemOnThreeRanks) { ExpectGoldenLogits({.num_ranks = 3}); }
+TEST_F(RealModel, GivesThemOnThreeRanks) {
+  if (OnGpu()) GTEST_SKIP() << "one GPU is one rank";
+  ExpectGoldenLogits({.num_ranks = 3});
+}
+
+// Every row's best token is the golden's, or as good as it within the bound.
+TEST_F(RealModel, StaysNearInTheNarrowTypesOfServing) {
+  if (!OnGpu()) GTEST_SKIP() << "on the CPU the tiny models show it";
+  ExpectGoldenLogits({.full_precision = false, .kv_dtype = DType::kBF16, .chunk = 40});
+}
 
 }  // namespace
 }  // namespace thresher

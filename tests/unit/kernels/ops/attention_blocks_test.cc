@@ -88,9 +88,10 @@ class AttentionBlocksTest : public testing::TestWithParam<CpuVariant> {
     return Kernel(AttentionMechanism::kBlocks, kv_dtype);
   }
 
-  bool Bf16Products(DType kv_dtype) const {
-    return GetParam().isa == CpuIsa::kAvx512Bf16 && !GetParam().full_precision &&
-           kv_dtype == DType::kBF16;
+  DType ProductType(DType kv_dtype) const {
+    const bool rounds = GetParam().isa == CpuIsa::kAvx512Bf16 && !GetParam().full_precision &&
+                        kv_dtype == DType::kBF16;
+    return rounds ? DType::kBF16 : DType::kF32;
   }
 
   void ExpectConforms(PagedAttentionCase& attention, BlockLists lists, int query_stride) {
@@ -104,7 +105,7 @@ class AttentionBlocksTest : public testing::TestWithParam<CpuVariant> {
       return list.empty() || list.contains(key / kSelectionBlock);
     };
     const PagedAttentionCase::Reference reference =
-        attention.ComputeReference(Bf16Products(kv_dtype), query_stride, sees);
+        attention.ComputeReference(ProductType(kv_dtype), query_stride, sees);
     for (std::size_t i = 0; i < out->size(); ++i) {
       const double difference = std::fabs((*out)[i] - reference.out[i]);
       // Not "greater": a NaN must fail.

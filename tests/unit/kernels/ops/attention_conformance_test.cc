@@ -1,5 +1,5 @@
-// Every attention kernel of the table against the double reference, for every instruction set that
-// the machine has.
+// Every attention kernel of the table against the double reference, for every backend of the
+// binary.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,23 +8,21 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "tests/support/cpu_backends.h"
 #include "tests/support/reference/paged_attention_case.h"
+#include "tests/support/tested_backends.h"
 
 namespace thresher {
 namespace {
 
-class AttentionConformanceTest : public testing::TestWithParam<CpuVariant> {
+class AttentionConformanceTest : public testing::TestWithParam<BackendVariant> {
  protected:
   void SetUp() override {
-    if (!MachineRuns(GetParam())) GTEST_SKIP() << "this machine lacks the instruction set";
-    backend_ = MakeCpuBackend(GetParam());
+    if (!MachineRuns(GetParam()))
+      GTEST_SKIP() << "NOT RUN: this machine lacks the device or the instruction set";
+    backend_ = MakeTestedBackend(GetParam());
   }
 
-  bool Bf16Products(const AttentionKey& key) const {
-    return GetParam().isa == CpuIsa::kAvx512Bf16 && !GetParam().full_precision &&
-           key.phase == AttentionPhase::kPrefill && key.kv_dtype == DType::kBF16;
-  }
+  DType ProductType(const AttentionKey& key) const { return ProductTypeOf(GetParam(), key); }
 
   void ExpectConforms(const AttentionKernel& kernel, PagedAttentionShape shape,
                       const std::vector<PagedSequence>& sequences) {
@@ -38,7 +36,7 @@ class AttentionConformanceTest : public testing::TestWithParam<CpuVariant> {
       return;
     }
     const PagedAttentionCase::Reference reference =
-        attention.ComputeReference(Bf16Products(kernel.key()));
+        attention.ComputeReference(ProductType(kernel.key()));
     for (std::size_t i = 0; i < out->size(); ++i) {
       const double difference = std::fabs((*out)[i] - reference.out[i]);
       // Not "greater": a NaN must fail.
@@ -79,16 +77,20 @@ TEST_P(AttentionConformanceTest, EveryHeadDimOfEveryRow) {
       ExpectConforms(kernel, {.num_heads = 3, .num_kv_heads = 1, .head_dim = head_dim},
                      {{0, 9, 1}, {66, 2, 2}});
     }
+    if (serves(128)) {
+      ExpectConforms(kernel, {.num_heads = 3, .num_kv_heads = 1, .head_dim = 128},
+                     {{0, 9, 1}, {66, 2, 2}});
+    }
   });
 }
 
 TEST_P(AttentionConformanceTest, EveryGroupSizeAndBlockSizeWithRaggedBatches) {
-  ForEachRow([&](const AttentionKernel& kernel, const auto& serves) {
+  ForEachRow([&](const AttentionKernel& kernel, const auto&) {
     for (const auto& [heads, kv_heads] :
          {std::pair{3, 3}, {4, 2}, {9, 3}, {8, 2}, {5, 1}, {14, 2}, {8, 1}, {25, 1}}) {
-      const int head_dim = heads == 9 || heads == 14 ? 64 : 16;
+      const int only = kernel.key().head_dim;
+      const int head_dim = only != 0 ? only : heads == 9 || heads == 14 ? 64 : 16;
       const int block_size = heads == 4 ? 8 : heads == 9 ? 64 : heads == 14 ? 128 : 16;
-      if (!serves(head_dim)) continue;
       ExpectConforms(kernel,
                      {.num_heads = heads,
                       .num_kv_heads = kv_heads,
@@ -188,8 +190,9 @@ TEST_P(AttentionConformanceTest, PrefillAndDecodeAgreeWithinRounding) {
     const std::vector<float> a = attention.Run(*prefill, *backend_).value();
     const std::vector<float> b = attention.Run(*decode, *backend_).value();
     const std::vector<double> bound_a =
-        attention.ComputeReference(Bf16Products(prefill->key())).bound;
-    const std::vector<double> bound_b = attention.ComputeReference(false).bound;
+        attention.ComputeReference(ProductType(prefill->key())).bound;
+    const std::vector<double> bound_b =
+        attention.ComputeReference(ProductType(decode->key())).bound;
     for (std::size_t i = 0; i < a.size(); ++i) {
       ASSERT_NEAR(a[i], b[i], bound_a[i] + bound_b[i]) << i;
     }
@@ -197,18 +200,21 @@ TEST_P(AttentionConformanceTest, PrefillAndDecodeAgreeWithinRounding) {
 }
 
 TEST_P(AttentionConformanceTest, ThreadsDoNotChangeABit) {
-  const std::unique_ptr<Backend> other = MakeCpuBackend(GetParam(), 3);
+  const std::unique_ptr<Backend> other = MakeTestedBackend(GetParam(), 3);
   for (std::size_t row = 0; row < backend_->kernels().rows().size(); ++row) {
     const AttentionKernel& kernel = *backend_->kernels().rows()[row];
     PagedAttentionCase attention(
-        {.num_heads = 6, .num_kv_heads = 2, .head_dim = 64, .kv_dtype = kernel.key().kv_dtype},
+        {.num_heads = 6,
+         .num_kv_heads = 2,
+         .head_dim = kernel.key().head_dim == 0 ? 64 : kernel.key().head_dim,
+         .kv_dtype = kernel.key().kv_dtype},
         {{600, 2, 1}, {0, 50, 2}, {600, 1, 3}});
     EXPECT_EQ(attention.Run(kernel, *backend_).value(),
               attention.Run(*other->kernels().rows()[row], *other).value());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, AttentionConformanceTest, testing::ValuesIn(kCpuVariants),
+INSTANTIATE_TEST_SUITE_P(Backends, AttentionConformanceTest, testing::ValuesIn(TestedBackends()),
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace

@@ -212,7 +212,7 @@ TEST_P(BlockScoreOracleTest, Oracle16LeaveOneBlockOutIdentity) {
   const auto selected = Select(attention, run);
   const auto reading = [&](const auto& reads) {
     return attention
-        .ComputeReference(false, 1,
+        .ComputeReference(DType::kF32, 1,
                           [&](int, int, int, int key) { return reads(key / kSelectionBlock); })
         .out;
   };

@@ -120,8 +120,8 @@ class RankedAttentionTest : public testing::TestWithParam<CpuVariant> {
         }
       }
     }
-    const auto reference =
-        attention.ComputeReference(false, 1, [&](int s, int head, int position, int key) -> bool {
+    const auto reference = attention.ComputeReference(
+        DType::kF32, 1, [&](int s, int head, int position, int key) -> bool {
           return rows[row_of(s, position, head)].keys[key];
         });
     const int group_size = num_heads / shape.num_kv_heads;

@@ -1,4 +1,4 @@
-// RotateAndAppend against a double reference, for every instruction set that the machine has.
+// RotateAndAppend against a double reference, for every backend of the binary.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/ops/transformer_ops.h"
-#include "tests/support/cpu_backends.h"
 #include "tests/support/reference/numbers.h"
+#include "tests/support/tested_backends.h"
 
 namespace thresher {
 namespace {
@@ -84,11 +84,12 @@ struct RotateCase {
   KvCacheLayer cache;
 };
 
-class RotateAndAppendTest : public testing::TestWithParam<CpuVariant> {
+class RotateAndAppendTest : public testing::TestWithParam<BackendVariant> {
  protected:
   void SetUp() override {
-    if (!MachineRuns(GetParam())) GTEST_SKIP() << "this machine lacks the instruction set";
-    backend_ = MakeCpuBackend(GetParam());
+    if (!MachineRuns(GetParam()))
+      GTEST_SKIP() << "NOT RUN: this machine lacks the device or the instruction set";
+    backend_ = MakeTestedBackend(GetParam());
   }
   std::unique_ptr<Backend> backend_;
 };
@@ -197,7 +198,7 @@ TEST_P(RotateAndAppendTest, BadArgumentsAreNamed) {
             "rotate_and_append: head_dim is 264, expected 2 to 256");
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, RotateAndAppendTest, testing::ValuesIn(kCpuVariants),
+INSTANTIATE_TEST_SUITE_P(Backends, RotateAndAppendTest, testing::ValuesIn(TestedBackends()),
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace

@@ -165,7 +165,7 @@ TEST_P(SamplingLogprobsTest, ABadRowIsNamedAndFailsAlone) {
   EXPECT_EQ(bad_field_of({.logit_bias = std::vector<TokenBias>{{0, kNan}}}), "logit_bias.bias");
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, SamplingLogprobsTest, testing::ValuesIn(kCpuVariants),
+INSTANTIATE_TEST_SUITE_P(Backends, SamplingLogprobsTest, testing::ValuesIn(TestedBackends()),
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace

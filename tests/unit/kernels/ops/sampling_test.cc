@@ -1,4 +1,4 @@
-// Sampling by the rules of ops/sampling.h, for every instruction set that the machine has.
+// Sampling by the rules of ops/sampling.h, for every backend of the binary.
 #include "kernels/ops/sampling.h"
 
 #include <gtest/gtest.h>
@@ -225,7 +225,7 @@ TEST_P(SamplingTest, SeedChoiceAndPositionEachChangeTheDraw) {
             SampleOne(flat, {.seed = 0, .choice_index = 2, .position = 3}).token);
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, SamplingTest, testing::ValuesIn(kCpuVariants),
+INSTANTIATE_TEST_SUITE_P(Backends, SamplingTest, testing::ValuesIn(TestedBackends()),
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace

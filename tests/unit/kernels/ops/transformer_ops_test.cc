@@ -1,4 +1,4 @@
-// The ops of a layer against double references, for every instruction set that the machine has.
+// The ops of a layer against double references, for every backend of the binary.
 #include "kernels/ops/transformer_ops.h"
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "tests/support/cpu_backends.h"
 #include "tests/support/reference/numbers.h"
+#include "tests/support/tested_backends.h"
 
 namespace thresher {
 namespace {
@@ -18,11 +18,12 @@ namespace {
 constexpr double kU = 0x1p-24;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-class TransformerOpsTest : public testing::TestWithParam<CpuVariant> {
+class TransformerOpsTest : public testing::TestWithParam<BackendVariant> {
  protected:
   void SetUp() override {
-    if (!MachineRuns(GetParam())) GTEST_SKIP() << "this machine lacks the instruction set";
-    backend_ = MakeCpuBackend(GetParam());
+    if (!MachineRuns(GetParam()))
+      GTEST_SKIP() << "NOT RUN: this machine lacks the device or the instruction set";
+    backend_ = MakeTestedBackend(GetParam());
     stream_ = backend_->device().CreateStream().value();
   }
   TransformerOps& ops() { return backend_->ops(); }
@@ -166,7 +167,7 @@ TEST_P(TransformerOpsTest, WrongShapesAreNamed) {
             "rms_norm: x f32[4, 8] has no data");
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, TransformerOpsTest, testing::ValuesIn(kCpuVariants),
+INSTANTIATE_TEST_SUITE_P(Backends, TransformerOpsTest, testing::ValuesIn(TestedBackends()),
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace

@@ -1,0 +1,50 @@
+// How mechanism `all` is cut into work on a GPU: pure functions, so that they are tested without
+// one.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace thresher {
+
+// Prefill: a block of threads has so many rows (queries times the heads of a KV head), in two
+// warpgroups, against tiles of so many keys. Tiles start at position 0.
+inline constexpr int kGpuPrefillRows = 128;
+inline constexpr int kPrefillKeys = 128;
+inline constexpr int kPrefillStages = 2;     // tiles of K, and of V, in shared memory
+inline constexpr int kPrefillThreads = 384;  // a warpgroup that loads, two that compute
+
+// Decode: a warp has the heads of a group, at most so many at a time, against a range of keys that
+// it loads in tiles.
+inline constexpr int kDecodeHeads = 16;
+inline constexpr int kDecodeKeys = 32;
+constexpr int DecodeStages(int head_dim) { return head_dim <= 64 ? 4 : 3; }
+inline constexpr int kMaxDecodeSplits = 64;
+
+// Keys of one range, for a row that sees num_keys: a function of that number alone, so that a row's
+// bits do not depend on its batch. 256 keys of 128 numbers are 128 KB, against 2 KB of partial
+// result for four heads. A long row has more ranges, as it may be alone on the GPU.
+constexpr int GpuDecodeSplitSize(int num_keys) {
+  const int splits = num_keys <= 16384 ? kMaxDecodeSplits / 2 : kMaxDecodeSplits;
+  const int even = (num_keys + splits - 1) / splits;
+  return std::max(128, (even + 63) / 64 * 64);
+}
+
+constexpr int NumGpuDecodeSplits(int num_keys) {
+  const int size = GpuDecodeSplitSize(num_keys);
+  return (num_keys + size - 1) / size;
+}
+
+// Floats of a head's partial result: its sums of values, the maximum of its scores, its sum of
+// weights, and two to keep the next one aligned.
+constexpr int PartialStride(int head_dim) { return head_dim + 4; }
+
+// Rows of the largest box of keys that lies within one block of the cache wherever it starts at a
+// multiple of itself. Device code calls it too, where std::min would take a host constant's
+// address.
+constexpr int BoxRows(int block_size) {
+  const int power = block_size & -block_size;
+  return power < kPrefillKeys ? power : kPrefillKeys;
+}
+
+}  // namespace thresher

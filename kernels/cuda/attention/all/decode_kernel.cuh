@@ -1,0 +1,345 @@
+// Decode of mechanism `all`: a warp for each (query, KV head, range of keys), alone in its block,
+// so that nothing but the loads of K and V paces it. The heads of the group are the 16 rows of the
+// matrix products (grouped-query packing as in FlashInfer and FlashAttention's decode); ranges are
+// merged in order of keys by the warp that finishes last (split KV as in Flash-Decoding).
+//
+// Shared memory: kStages tiles, each kDecodeKeys rows of K, then as many of V; a row's 16-byte
+// chunks are permuted by its number, so that the eight rows of a matrix lie in different banks.
+#pragma once
+
+#include "kernels/cuda/attention/all/config.h"
+#include "kernels/cuda/attention/all/launch.h"
+#include "kernels/cuda/attention/all/matrix_units.cuh"
+#include "kernels/cuda/device_math.cuh"
+
+namespace thresher {
+
+template <typename T, int kDim>
+struct DecodeTiles {
+  static constexpr int kStages = DecodeStages(kDim);
+  static constexpr int kChunks = kDim / 8;  // of 16 bytes, in a row
+  static constexpr int kRowBytes = kDim * 2;
+  static constexpr int kTileBytes = kDecodeKeys * kRowBytes;
+  static constexpr int kSharedBytes = kStages * 2 * kTileBytes;
+
+  __device__ static std::uint32_t Offset(int row, int chunk) {
+    return static_cast<std::uint32_t>(row * kRowBytes + ((chunk ^ (row & 7)) * 16));
+  }
+};
+
+// The loads of one warp's range of keys, tile by tile. Eight rows of a tile lie in one block of the
+// cache: blocks are multiples of eight slots, and so are the positions at which eight rows start.
+template <typename T, int kDim>
+class DecodeLoader {
+ public:
+  using Tiles = DecodeTiles<T, kDim>;
+  static constexpr int kStep = 32 / Tiles::kChunks;  // rows that a copy of the whole warp takes
+  static constexpr int kCopies = 8 / kStep;          // of eight rows
+  static constexpr int kEights = kDecodeKeys / 8;
+
+  __device__ DecodeLoader(const AttentionLaunch& a, const AttentionWorkItem& item,
+                          const std::int32_t* table, int kv_head, std::uint32_t shared)
+      : table_(table),
+        block_size_(a.block_size),
+        block_rows_(a.num_kv_heads * a.block_size),
+        left_(item.num_keys),
+        shared_(shared),
+        entry_(item.first_key / a.block_size),
+        offset_(item.first_key % a.block_size) {
+    const int chunk = threadIdx.x % Tiles::kChunks, first = threadIdx.x / Tiles::kChunks;
+    const std::int64_t lane = (std::int64_t{kv_head} * a.block_size + first) * kDim + chunk * 8;
+    k_ = static_cast<const T*>(a.k) + lane;
+    v_ = static_cast<const T*>(a.v) + lane;
+    first_ = first;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) to_[i] = Tiles::Offset(first + i * kStep, chunk);
+    LookUp();
+  }
+
+  // Starts the next tile's loads, or none past the range, into `stage`.
+  __device__ void LoadNext(int stage) {
+    if (left_ > 0) {
+      const std::uint32_t to = shared_ + stage * 2 * Tiles::kTileBytes;
+#pragma unroll
+      for (int eight = 0; eight < kEights; ++eight) {
+        const std::int64_t at = row_[eight] * kDim;
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) {
+          const std::uint32_t row_to = to + to_[i] + eight * 8 * Tiles::kRowBytes;
+          const bool valid = eight * 8 + i * kStep + first_ < left_;
+          CopyAsync(row_to, k_ + at + i * kStep * kDim, valid);
+          CopyAsync(row_to + Tiles::kTileBytes, v_ + at + i * kStep * kDim, valid);
+        }
+      }
+      left_ -= kDecodeKeys;
+      LookUp();
+    }
+    CommitCopies();
+  }
+
+ private:
+  // The cache rows of the next tile, a tile before they are needed. Rows past the range are not
+  // looked up; their copies read nothing.
+  __device__ void LookUp() {
+#pragma unroll
+    for (int eight = 0; eight < kEights; ++eight) {
+      if (eight * 8 < left_) {
+        row_[eight] = std::int64_t{table_[entry_]} * block_rows_ + offset_;
+        offset_ += 8;
+        if (offset_ == block_size_) {
+          offset_ = 0;
+          ++entry_;
+        }
+      }
+    }
+  }
+
+  const std::int32_t* const table_;
+  const int block_size_, block_rows_;
+  int left_;  // keys not loaded yet
+  const std::uint32_t shared_;
+  int entry_, offset_;  // of the table, and within its block
+  const T* k_;
+  const T* v_;
+  int first_;
+  std::uint32_t to_[kCopies];
+  std::int64_t row_[kEights] = {};
+};
+
+// What a warp has summed: lane 4 g + t has rows g and g + 8, of 8 columns the two from 2 t.
+template <int kDim>
+struct DecodeSums {
+  float out[kDim / 8][4] = {};
+  float largest[2] = {-INFINITY, -INFINITY};
+  float total[2] = {0, 0};  // of this lane's keys alone
+};
+
+// Adds a tile of keys. `q` are the fragments of the queries; keys from num_valid on are not seen.
+template <typename T, int kDim>
+__device__ inline void AddTile(std::uint32_t tile, const std::uint32_t (&q)[kDim / 16][4],
+                               float factor, int num_valid, DecodeSums<kDim>& sums) {
+  using Tiles = DecodeTiles<T, kDim>;
+  constexpr int kEights = kDecodeKeys / 8;
+  const int lane = threadIdx.x, matrix = lane / 8, row = lane % 8;
+  float s[kEights][4] = {};
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+#pragma unroll
+    for (int j = 0; j < kEights; j += 2) {
+      std::uint32_t k[4];
+      LoadMatrices(tile + Tiles::Offset((j + matrix / 2) * 8 + row, 2 * step + matrix % 2), k);
+      MultiplyWarp<T>(s[j], q[step], k[0], k[1]);
+      MultiplyWarp<T>(s[j + 1], q[step], k[2], k[3]);
+    }
+  }
+  if (num_valid < kDecodeKeys) {
+#pragma unroll
+    for (int i = 0; i < 4 * kEights; ++i) {
+      const int key = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      if (key >= num_valid) s[i / 4][i % 4] = -INFINITY;
+    }
+  }
+  float rescale[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float most = sums.largest[half];
+#pragma unroll
+    for (int j = 0; j < kEights; ++j) {
+      most = fmaxf(most, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
+    }
+    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
+    rescale[half] = Exp2((sums.largest[half] - most) * factor);
+    sums.largest[half] = most;
+    const float shift = most * factor;
+    float total = sums.total[half] * rescale[half];
+#pragma unroll
+    for (int j = 0; j < kEights; ++j) {
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        s[j][i] = Exp2(s[j][i] * factor - shift);
+        total += s[j][i];
+      }
+    }
+    sums.total[half] = total;
+  }
+  if (__any_sync(kAllLanes, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) {
+      sums.out[i][0] *= rescale[0];
+      sums.out[i][1] *= rescale[0];
+      sums.out[i][2] *= rescale[1];
+      sums.out[i][3] *= rescale[1];
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kEights; j += 2) {
+    const std::uint32_t p[4] = {Pack<T>(s[j][0], s[j][1]), Pack<T>(s[j][2], s[j][3]),
+                                Pack<T>(s[j + 1][0], s[j + 1][1]),
+                                Pack<T>(s[j + 1][2], s[j + 1][3])};
+#pragma unroll
+    for (int i = 0; i < kDim / 8; i += 2) {
+      std::uint32_t v[4];
+      LoadMatricesTransposed(
+          tile + Tiles::kTileBytes + Tiles::Offset((j + matrix % 2) * 8 + row, i + matrix / 2), v);
+      MultiplyWarp<T>(sums.out[i], p, v[0], v[1]);
+      MultiplyWarp<T>(sums.out[i + 1], p, v[2], v[3]);
+    }
+  }
+}
+
+// Merges a head's partial results in order of keys. Lane i holds the weights of ranges i and i +
+// 32, and of every sum kDim / 32 neighbours.
+template <int kDim>
+__device__ inline void MergeHead(const AttentionLaunch& a, int first_slot, int num_slots, int head,
+                                 float factor, std::int64_t out_at) {
+  static_assert(kMaxDecodeSplits <= 64);
+  constexpr int kPerLane = kDim / 32;
+  constexpr int kStride = PartialStride(kDim);
+  const int lane = threadIdx.x;
+  const float* partial = a.partials + (std::int64_t{first_slot} * a.num_heads + head) * kStride;
+  const std::int64_t step = std::int64_t{a.num_heads} * kStride;
+  float weight[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (lane + 32 * i >= num_slots) continue;
+    const float2 of_slot =
+        __ldcg(reinterpret_cast<const float2*>(partial + (lane + 32 * i) * step + kDim));
+    weight[i] = of_slot.x;
+    total[i] = of_slot.y;
+  }
+  float most = fmaxf(weight[0], weight[1]);
+  for (int offset = 16; offset > 0; offset /= 2) {
+    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, offset));
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) weight[i] = Exp2((weight[i] - most) * factor);
+  float sum[kPerLane] = {};
+  float whole = 0;
+#pragma unroll 8
+  for (int slot = 0; slot < num_slots; ++slot) {
+    const float of_slot = __shfl_sync(kAllLanes, slot < 32 ? weight[0] : weight[1], slot % 32);
+    whole += of_slot * __shfl_sync(kAllLanes, slot < 32 ? total[0] : total[1], slot % 32);
+    const float* from = partial + slot * step + lane * kPerLane;
+#pragma unroll
+    for (int j = 0; j < kPerLane; j += 2) {
+      const float2 pair = __ldcg(reinterpret_cast<const float2*>(from + j));
+      sum[j] += of_slot * pair.x;
+      sum[j + 1] += of_slot * pair.y;
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kPerLane; ++j) {
+    StoreAs(a.out_dtype, a.out, out_at + lane * kPerLane + j, sum[j] / whole);
+  }
+}
+
+// Grid: items, then KV heads times parts of kDecodeHeads heads of their group.
+template <typename T, int kDim>
+__global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ AttentionLaunch a) {
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  using Tiles = DecodeTiles<T, kDim>;
+  const AttentionWorkItem item = a.items[blockIdx.x];
+  const SequenceLaunch sequence = a.sequences[item.sequence];
+  const int group_size = a.num_heads / a.num_kv_heads;
+  const int parts = (group_size + kDecodeHeads - 1) / kDecodeHeads;
+  const int kv_head = blockIdx.y / parts;
+  const int first_head = kv_head * group_size + blockIdx.y % parts * kDecodeHeads;
+  const int num_heads = min(kDecodeHeads, (kv_head + 1) * group_size - first_head);
+  const int lane = threadIdx.x, g = lane / 4, t = lane % 4;
+  const std::uint32_t shared = SharedAddress(shared_bytes);
+  DecodeLoader<T, kDim> loader(a, item, a.block_tables + sequence.block_table_start, kv_head,
+                               shared);
+#pragma unroll
+  for (int stage = 0; stage < Tiles::kStages - 1; ++stage) loader.LoadNext(stage);
+
+  const std::int64_t row = sequence.first_row + item.first_row / group_size;
+  const std::int64_t at = (row * a.num_heads + first_head) * kDim;
+  std::uint32_t q[kDim / 16][4];
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int head = g + i % 2 * 8, column = step * 16 + i / 2 * 8 + 2 * t;
+      float2 pair = {0, 0};
+      if (head < num_heads) {
+        pair = *reinterpret_cast<const float2*>(a.q + at + head * kDim + column);
+      }
+      q[step][i] = Pack<T>(pair.x, pair.y);
+    }
+  }
+
+  const float factor = a.scale * 1.44269504f;  // log2(e)
+  DecodeSums<kDim> sums;
+  const int num_tiles = (item.num_keys + kDecodeKeys - 1) / kDecodeKeys;
+  for (int tile = 0; tile < num_tiles; ++tile) {
+    WaitCopies<Tiles::kStages - 2>();
+    __syncwarp();  // every lane's copies are there, and nobody reads the tile before any more
+    loader.LoadNext((tile + Tiles::kStages - 1) % Tiles::kStages);
+    AddTile<T, kDim>(shared + tile % Tiles::kStages * 2 * Tiles::kTileBytes, q, factor,
+                     item.num_keys - tile * kDecodeKeys, sums);
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    sums.total[half] += __shfl_xor_sync(kAllLanes, sums.total[half], 1);
+    sums.total[half] += __shfl_xor_sync(kAllLanes, sums.total[half], 2);
+  }
+
+  if (item.merge < 0) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (g + 8 * half >= num_heads) continue;
+      const std::int64_t to = at + (g + 8 * half) * kDim + 2 * t;
+#pragma unroll
+      for (int i = 0; i < kDim / 8; ++i) {
+        StoreAs(a.out_dtype, a.out, to + 8 * i, sums.out[i][2 * half] / sums.total[half]);
+        StoreAs(a.out_dtype, a.out, to + 8 * i + 1, sums.out[i][2 * half + 1] / sums.total[half]);
+      }
+    }
+    return;
+  }
+  constexpr int kStride = PartialStride(kDim);
+  float* partial = a.partials + (std::int64_t{item.partial} * a.num_heads + first_head) * kStride;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (g + 8 * half >= num_heads) continue;
+    float* to = partial + (g + 8 * half) * kStride;
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) {
+      *reinterpret_cast<float2*>(to + 8 * i + 2 * t) = {sums.out[i][2 * half],
+                                                        sums.out[i][2 * half + 1]};
+    }
+    if (t == 0) *reinterpret_cast<float2*>(to + kDim) = {sums.largest[half], sums.total[half]};
+  }
+  // The partial results are seen by whoever sees the count.
+  __threadfence();
+  __syncwarp();
+  const int first_slot = a.merge_start[item.merge];
+  const int num_slots = a.merge_start[item.merge + 1] - first_slot;
+  std::int32_t* counter = a.counters + std::int64_t{item.merge} * gridDim.y + blockIdx.y;
+  int finished = 0;
+  if (lane == 0) finished = atomicAdd(counter, 1) + 1;
+  if (__shfl_sync(kAllLanes, finished, 0) < num_slots) return;
+  __threadfence();
+  if (lane == 0) *counter = 0;  // for the next layer
+  for (int head = 0; head < num_heads; ++head) {
+    MergeHead<kDim>(a, first_slot, num_slots, first_head + head, factor, at + head * kDim);
+  }
+}
+
+template <typename T, int kDim>
+cudaError_t LaunchDecode(const AttentionLaunch& a, cudaStream_t stream) {
+  if (a.num_items == 0) return cudaSuccess;
+  constexpr int kBytes = DecodeTiles<T, kDim>::kSharedBytes;
+  const cudaError_t error =
+      cudaFuncSetAttribute(DecodeAll<T, kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  if (error != cudaSuccess) return error;
+  const int group_size = a.num_heads / a.num_kv_heads;
+  const int parts = (group_size + kDecodeHeads - 1) / kDecodeHeads;
+  const dim3 grid(static_cast<unsigned>(a.num_items),
+                  static_cast<unsigned>(a.num_kv_heads * parts));
+  DecodeAll<T, kDim><<<grid, 32, kBytes, stream>>>(a);
+  return cudaGetLastError();
+}
+
+}  // namespace thresher

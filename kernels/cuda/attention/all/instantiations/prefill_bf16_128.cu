@@ -1,0 +1,10 @@
+#include "kernels/cuda/attention/all/prefill_kernel.cuh"
+
+namespace thresher {
+
+cudaError_t LaunchPrefillBf16Dim128(const AttentionLaunch& arguments, const PrefillMaps& maps,
+                                    cudaStream_t stream) {
+  return LaunchPrefill<__nv_bfloat16, 128>(arguments, maps, stream);
+}
+
+}  // namespace thresher

@@ -1,0 +1,10 @@
+#include "kernels/cuda/attention/all/prefill_kernel.cuh"
+
+namespace thresher {
+
+cudaError_t LaunchPrefillF16Dim64(const AttentionLaunch& arguments, const PrefillMaps& maps,
+                                  cudaStream_t stream) {
+  return LaunchPrefill<__half, 64>(arguments, maps, stream);
+}
+
+}  // namespace thresher

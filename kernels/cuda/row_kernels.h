@@ -1,0 +1,31 @@
+// Launches of the ops that treat the rows of a matrix one by one. Plain pointers into device
+// memory, checked by the caller; shapes as in TransformerOps.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/device/dtype.h"
+
+namespace thresher {
+
+// residual null: out = norm(x). Else residual += x, then out = norm(residual). x, residual [n, c]
+// f32, out [n, c] f32 or bf16.
+cudaError_t LaunchRmsNorm(const float* x, float* residual, const float* weight, float epsilon,
+                          std::int64_t n, std::int64_t c, DType out_dtype, void* out,
+                          cudaStream_t stream);
+
+// gate_up [n, 2 c] f32, out [n, c] f32 or bf16.
+cudaError_t LaunchSiluMul(const float* gate_up, std::int64_t n, std::int64_t c, DType out_dtype,
+                          void* out, cudaStream_t stream);
+
+// out[i] = table[rows[i]]: table [any, c] f32 or bf16, rows [n], out [n, c] f32.
+cudaError_t LaunchGatherRows(const void* table, DType table_dtype, const std::int32_t* rows,
+                             std::int64_t n, std::int64_t c, float* out, cudaStream_t stream);
+
+// out[i] = bias, for each of n rows of c.
+cudaError_t LaunchFillRows(const float* bias, std::int64_t n, std::int64_t c, float* out,
+                           cudaStream_t stream);
+
+}  // namespace thresher

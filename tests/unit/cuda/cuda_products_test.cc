@@ -1,0 +1,127 @@
+// Products and look-ups on a GPU: every format of the file against the double reference.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/gemm_reference.h"
+#include "tests/support/random_weight.h"
+#include "tests/support/reference/numbers.h"
+#include "tests/support/tested_backends.h"
+
+namespace thresher {
+namespace {
+
+class CudaProducts : public testing::TestWithParam<BackendVariant> {
+ protected:
+  void SetUp() override {
+    if (!MachineRuns(GetParam())) GTEST_SKIP() << "NO CUDA DRIVER: not run";
+    backend_ = MakeTestedBackend(GetParam());
+    stream_ = backend_->device().CreateStream().value();
+  }
+
+  // [num_rows, weight rows]
+  std::vector<float> Multiply(const PackedWeight& weight, const std::vector<float>& x,
+                              std::int64_t num_rows, std::vector<float> bias) {
+    const DType dtype = backend_->ops().gemm_input_dtype();
+    const auto count = static_cast<std::size_t>(num_rows * weight.cols());
+    std::vector<std::uint32_t> storage(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      WriteElement(storage.data(), dtype, static_cast<std::int64_t>(i), x[i]);
+    }
+    std::vector<float> out(static_cast<std::size_t>(num_rows * weight.rows()), NAN);
+    const TensorView no_bias;
+    const absl::Status status = backend_->ops().MatMul(
+        TensorView::Of(storage.data(), dtype, num_rows, weight.cols()), weight,
+        bias.empty() ? no_bias : TensorView::Of(bias.data(), DType::kF32, weight.rows()),
+        TensorView::Of(out.data(), DType::kF32, num_rows, weight.rows()), *stream_);
+    EXPECT_TRUE(status.ok()) << status;
+    return out;
+  }
+
+  void ExpectMatchesReference(std::span<const WeightSource> parts, bool with_bias) {
+    const auto weight = backend_->ops().PackWeight(parts);
+    ASSERT_TRUE(weight.ok()) << weight.status();
+    ASSERT_TRUE(backend_->ops().Reserve(200).ok());
+    const std::int64_t cols = (*weight)->cols(), rows = (*weight)->rows();
+    const std::vector<float> x = RandomBf16Values(static_cast<std::size_t>(200 * cols), 7);
+    const std::vector<float> bias =
+        RandomBf16Values(with_bias ? static_cast<std::size_t>(rows) : 0, 8);
+    const ReferenceProduct wanted =
+        MultiplyReference(MakeReference(parts, GetParam().full_precision() ? Bf16Rounding::kNone
+                                                                           : Bf16Rounding::kAll),
+                          x, 200, bias);
+    for (const std::int64_t num_rows : {1, 2, 3, 9, 17, 64, 200}) {
+      const std::vector<float> out = Multiply(**weight, x, num_rows, bias);
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        // Matrix units drop what lies below the last place of a sum instead of rounding it: twice
+        // the error of a rounding.
+        const double bound = 2 * RelativeBound(cols) * wanted.magnitudes[i];
+        ASSERT_TRUE(std::fabs(out[i] - wanted.values[i]) <= bound)
+            << Name(parts[0].format) << ", " << num_rows << " rows, element " << i << ": " << out[i]
+            << ", not " << wanted.values[i];
+      }
+    }
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST_P(CudaProducts, EveryFormatMatchesTheReference) {
+  for (const WeightFormat format : kAllWeightFormats) {
+    const RandomWeight weight = RandomWeight::Make(format, 40, 768, 1);
+    const WeightSource parts[] = {weight.source()};
+    ExpectMatchesReference(parts, false);
+  }
+}
+
+TEST_P(CudaProducts, StackedPartsOrderedRowsAndBias) {
+  const RandomWeight first = RandomWeight::Make(WeightFormat::kQ4_1, 24, 768, 2);
+  const RandomWeight second = RandomWeight::Make(WeightFormat::kF16, 16, 768, 3);
+  const std::int32_t order[] = {7, 0, 0, 23, 5, 6, 8, 9};
+  WeightSource ordered = first.source();
+  ordered.row_order = order;
+  const WeightSource parts[] = {ordered, second.source()};
+  ExpectMatchesReference(parts, true);
+}
+
+TEST_P(CudaProducts, ShapesOfModels) {
+  for (const auto& [rows, cols] : {std::pair{960, 576}, {576, 1536}, {3072, 576}}) {
+    const RandomWeight weight = RandomWeight::Make(WeightFormat::kBF16, rows, cols, 4);
+    const WeightSource parts[] = {weight.source()};
+    ExpectMatchesReference(parts, false);
+  }
+}
+
+TEST_P(CudaProducts, LookedUpRowsAreTheFiles) {
+  for (const WeightFormat format : kAllWeightFormats) {
+    const RandomWeight weight = RandomWeight::Make(format, 30, 256, 5);
+    const auto table = backend_->ops().PackEmbedding(weight.source());
+    ASSERT_TRUE(table.ok()) << table.status();
+    const WeightSource parts[] = {weight.source()};
+    const ReferenceWeight wanted = MakeReference(parts, Bf16Rounding::kNone);
+    const std::vector<std::int32_t> ids = {29, 0, 7, 7};
+    std::vector<float> out(4 * 256);
+    ASSERT_TRUE(backend_->ops()
+                    .Embed(**table, ids, TensorView::Of(out.data(), DType::kF32, 4, 256), *stream_)
+                    .ok());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto at = static_cast<std::size_t>(ids[i / 256]) * 256 + i % 256;
+      ASSERT_EQ(out[i], static_cast<float>(wanted.values[at])) << Name(format) << " " << i;
+    }
+    const std::vector<std::int32_t> outside = {30, 0, 0, 0};
+    EXPECT_EQ(
+        backend_->ops()
+            .Embed(**table, outside, TensorView::Of(out.data(), DType::kF32, 4, 256), *stream_)
+            .code(),
+        absl::StatusCode::kInvalidArgument);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, CudaProducts, testing::ValuesIn(TestedBackends()),
+                         [](const auto& info) { return NameOf(info.param); });
+
+}  // namespace
+}  // namespace thresher
