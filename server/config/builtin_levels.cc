@@ -12,7 +12,8 @@ AttentionChoice LevelOf(const char* name, double k, double mu) {
 }  // namespace
 
 std::vector<AttentionChoice> BuiltInLevels() {
-  return {AttentionChoice{}, LevelOf("light", 512, 0.7), LevelOf("balanced", 256, 0.7),
+  // Chosen on real text, see tests/golden/evaluation.
+  return {AttentionChoice{}, LevelOf("light", 768, 0.7), LevelOf("balanced", 320, 0.7),
           LevelOf("aggressive", 128, 0.7)};
 }
 

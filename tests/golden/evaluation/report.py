@@ -45,7 +45,7 @@ def table(name, report):
 
 def main(folder, names):
     for path in sorted(pathlib.Path(folder).glob("*.json")):
-        if not names or path.stem in names:
+        if path.stat().st_size and (not names or path.stem in names):
             table(path.stem, json.loads(path.read_text()))
 
 

@@ -45,3 +45,60 @@ blocks() {
   echo "$1:{\"prefill\":{\"policy\":\"$2\",$parameters}}|block_lists { $5 }"
 }
 all_texts=(prose.txt technical.txt code.txt)
+
+if wants a; then
+  calibrate all --text "${all_texts[@]}" --windows 20 --rows-per-length 32
+  for domain in prose technical code; do
+    choices=()
+    for placement in post pre centred; do
+      for k in 64 128 256 512; do choices+=("$(top_theta $placement$k $k "placement: ${placement^^}")"); done
+    done
+    evaluate "a_$domain" --text "$domain.tune.txt" --threshold-table ../all.thr --attention "${choices[@]}"
+  done
+fi
+
+if wants b; then
+  for own in prose technical code; do
+    calibrate "$own" --text "$own.txt" --windows 6
+    for domain in prose technical code; do
+      evaluate "b_${own}_on_$domain" --text "$domain.tune.txt" --threshold-table "../$own.thr" \
+        --attention "$(top_theta post256 256 'placement: POST')"
+    done
+  done
+fi
+
+three_placements() {
+  for placement in pre centred post; do top_theta ${placement}256 256 "placement: ${placement^^}"; done
+}
+if wants c; then
+  calibrate one_k --text "${all_texts[@]}" --windows 24 --max-length 1024
+  calibrate one_k_x2 --text "${all_texts[@]}" --windows 24 --max-length 1024 --context-factor 2
+  mapfile -t choices < <(three_placements)
+  for table in one_k one_k_x2; do
+    [[ -e ../${table}_nearest.thr ]] || python3 "$here/edit_table.py" nearest "../$table.thr" "../${table}_nearest.thr"
+  done
+  for rule in "" _nearest; do
+    for domain in prose code; do
+      evaluate "c8${rule:-_slope}_$domain" --text "$domain.tune.txt" --threshold-table "../one_k$rule.thr" --attention "${choices[@]}"
+    done
+    evaluate "c15${rule:-_slope}" --text prose.tune.txt --context-factor 2 --window-tokens 15360 \
+      --threshold-table "../one_k_x2$rule.thr" --attention "${choices[@]}"
+  done
+fi
+
+if wants e; then
+  calibrate all --text "${all_texts[@]}" --windows 20 --rows-per-length 32
+  of() { top_theta "$1" 128 "placement: POST $2"; }
+  evaluate e_prose --text prose.tune.txt --threshold-table ../all.thr --attention \
+    "$(of exact_dropped '')" "$(of exact_all 'value_mean: ALL')" \
+    "$(of none_off 'denominator: NONE value_mean: OFF')" "$(of none_dropped 'denominator: NONE')" \
+    "$(of exact_dropped_own 'promotes: false')" "$(of none_off_own 'promotes: false denominator: NONE value_mean: OFF')" \
+    "$(of exp_1_own 'promotes: false denominator: EXPONENTIAL gamma: 1')" \
+    "$(of exp_0.3_own 'promotes: false denominator: EXPONENTIAL gamma: 0.3')" \
+    "$(of exp_0.1_own 'promotes: false denominator: EXPONENTIAL gamma: 0.1')" \
+    "$(of exp_0.03_own 'promotes: false denominator: EXPONENTIAL gamma: 0.03')"
+  [[ -e ../all_line.thr ]] || python3 "$here/edit_table.py" line ../all.thr ../all_line.thr
+  evaluate e_line_prose --text prose.tune.txt --threshold-table ../all_line.thr --attention \
+    "$(top_theta pre128 128 'placement: PRE')" "$(top_theta centred128 128 'placement: CENTRED')" \
+    "$(top_theta post128 128 'placement: POST')"
+fi
