@@ -91,7 +91,7 @@ struct SelectRanked {
   bool by_pages = false;
   // Of each sequence, or empty for none. 1: weights are the dense ones, and the mean of the dropped
   // values stands in for the mass that they leave. 0: they are normalised over the keys read.
-  std::span<const std::uint8_t> compensates;
+  std::span<const std::uint8_t> compensates = {};
 };
 inline constexpr int kRankedPage = 16;
 
