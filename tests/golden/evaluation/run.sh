@@ -1,7 +1,7 @@
 #!/bin/bash
 # The experiments behind README.md of this folder: calibrates the tables it needs and evaluates, one
-# JSON file of readings an experiment. About two hours on two cores; what is there already is kept.
-# usage: run.sh MODEL.gguf OUT [EXPERIMENT...]; experiments: a b c d e f levels, all without any
+# JSON file of readings an experiment. Hours on two cores; what is there already is kept.
+# usage: run.sh MODEL.gguf OUT [EXPERIMENT...]; experiments: a b c e f levels, all without any
 set -euo pipefail
 model=$(realpath "${1:?usage: run.sh MODEL.gguf OUT [EXPERIMENT...]}")
 mkdir -p "${2:?usage: run.sh MODEL.gguf OUT [EXPERIMENT...]}/texts"
@@ -40,9 +40,10 @@ evaluate() {
 }
 top_theta() { echo "$1:{\"decode\":{\"policy\":\"top_theta\",\"k\":$2}}|top_theta { $3 }"; }
 blocks() {
-  local parameters="\"mu\":$3"
+  local parameters=""
+  [[ -z $3 ]] || parameters+=",\"mu\":$3"
   [[ -z $4 ]] || parameters+=",\"beta\":$4"
-  echo "$1:{\"prefill\":{\"policy\":\"$2\",$parameters}}|block_lists { $5 }"
+  echo "$1:{\"prefill\":{\"policy\":\"$2\"$parameters}}|block_lists { $5 }"
 }
 all_texts=(prose.txt technical.txt code.txt)
 
@@ -101,4 +102,40 @@ if wants e; then
   evaluate e_line_prose --text prose.tune.txt --threshold-table ../all_line.thr --attention \
     "$(top_theta pre128 128 'placement: PRE')" "$(top_theta centred128 128 'placement: CENTRED')" \
     "$(top_theta post128 128 'placement: POST')"
+fi
+
+if wants f; then
+  for factor in 2 4; do
+    calibrate one_k_x$factor --text "${all_texts[@]}" --windows 24 --max-length 1024 --context-factor $factor
+  done
+  whole_prompt() {
+    echo --text prose.tune.txt --context-factor "$1" --window-tokens $((8192 * $1)) --prompt-tokens $((8192 * $1)) \
+      --threshold-table "../one_k_x$1.thr"
+  }
+  paper() { echo "form: PAPER short_bias: 0 long_bias: 0 dense_below: 64 long_from: 129 k0_floor: $1"; }
+  interval() { echo "$1:{\"prefill\":{\"policy\":\"interval\",\"row_from\":$2,\"row_to\":$3,\"block_from\":$4,\"block_to\":$5}}"; }
+  # shellcheck disable=SC2046  # the words are flags
+  evaluate f16_forms $(whole_prompt 2) --attention \
+    "$(blocks uniform uniform '' '' '')" "$(blocks tpd stem 0.7 0 '')" "$(blocks oam_calibrated stem 0.7 0.2 '')" \
+    "$(blocks oam_raw stem 0.7 0.2 'value_term: RAW')" "$(blocks oam_centred stem 0.7 0.2 'value_term: CENTRED')" \
+    "$(blocks oracle oracle 0.7 '' '')" "$(blocks random random 0.7 '' '')"
+  # shellcheck disable=SC2046
+  evaluate f16_budgets $(whole_prompt 2) --attention \
+    "$(blocks mu0.5 stem 0.5 0.2 '')" "$(blocks mu1 stem 1 0.2 '')" "$(blocks beta0.5 stem 0.7 0.5 '')" \
+    "$(blocks last_dense8 stem 0.7 0.2 'last_dense_blocks: 8')" "$(blocks paper_floor41 stem 0.7 0.2 "$(paper 41)")" \
+    "$(blocks paper_floor54 stem 0.7 0.2 "$(paper 54)")" "$(blocks paper_floor80 stem 0.7 0.2 "$(paper 80)")" \
+    "$(blocks paper_floor1 stem 0.7 0.2 "$(paper 1)")"
+  # shellcheck disable=SC2046
+  evaluate f32_forms $(whole_prompt 4) --attention \
+    "$(blocks uniform uniform '' '' '')" "$(blocks oam_calibrated stem 0.7 0.2 '')"
+  evaluate f8_intervals --text prose.tune.txt --prompt-tokens 8192 --attention \
+    "$(interval block0_all_rows 1 64 0 1)" "$(interval block0_late_rows 32 64 0 1)" \
+    "$(interval early_rows 16 32 4 12)" "$(interval late_rows 32 64 4 12)"
+fi
+
+if wants levels; then
+  calibrate all --text "${all_texts[@]}" --windows 20 --rows-per-length 32
+  for domain in prose technical code; do
+    evaluate "levels_$domain" --text "$domain.report.txt" --windows 2 --threshold-table ../all.thr --attention light balanced aggressive
+  done
 fi
