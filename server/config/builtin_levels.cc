@@ -1,5 +1,7 @@
 #include "server/config/builtin_levels.h"
 
+#include <utility>
+
 namespace thresher {
 namespace {
 
@@ -12,8 +14,10 @@ AttentionChoice LevelOf(const char* name, double k, double mu) {
 }  // namespace
 
 std::vector<AttentionChoice> BuiltInLevels() {
-  // Chosen on real text, see tests/golden/evaluation.
-  return {AttentionChoice{}, LevelOf("light", 768, 0.7), LevelOf("balanced", 320, 0.7),
+  // Chosen on real text, see tests/golden/evaluation: no budget of blocks held light's bounds.
+  AttentionChoice light = LevelOf("light", 768, 1);
+  light.prefill = {};
+  return {AttentionChoice{}, std::move(light), LevelOf("balanced", 320, 0.7),
           LevelOf("aggressive", 128, 0.7)};
 }
 
