@@ -102,8 +102,7 @@ stage_narrow() {
 # code through the same states, and the stages above run these too.
 long_under_sanitizers=BatchInvarianceOnRealModel.*:EngineOnRealModel.ThreeRanksChunksAndACrowdChangeNothing
 long_under_sanitizers+=:EngineAllocation.AStepOnTheRealModelAllocatesNothing:RealModel.Gives*
-long_under_sanitizers+=:TaskRunTest.EveryChoiceAnswersTheSameTasks:EvaluateTest.ListsAreJudgedByWhatTheyLeaveOut
-long_under_sanitizers+=:EvaluateTest.BestKeysKeepExactlyKAndPagesAtMost
+long_under_sanitizers+=:TaskRunTest.EveryChoiceAnswersTheSameTasks:EvaluateTest.*
 stage_asan() {
   build cpu-asan
   run_unit cpu-asan "$results/asan" env "GTEST_FILTER=-$long_under_sanitizers" \
