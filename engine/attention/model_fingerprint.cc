@@ -86,6 +86,11 @@ absl::StatusOr<std::uint64_t> HashWeights(const ModelFiles& files, const ModelCo
           files.Weight(absl::StrCat("model.layers.", layer, ".", std::string(matrix)));
       if (!source.ok()) return source.status();
       hash.Add(Name(source->format));
+      if (source->generated.has_value()) {
+        hash.Add(absl::StrCat("seed ", source->generated->seed, " deviation ",
+                              source->generated->deviation));
+        continue;
+      }
       const std::int64_t row_bytes =
           source->cols / BlockElements(source->format) * BlockBytes(source->format);
       AddSamples({source->bytes, static_cast<std::size_t>(source->rows * row_bytes)}, hash);

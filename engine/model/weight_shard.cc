@@ -43,7 +43,11 @@ WeightSource RowsOf(const WeightSource& source, ShardRange rows) {
   }
   const std::int64_t row_bytes =
       source.cols / BlockElements(source.format) * BlockBytes(source.format);
-  part.bytes = source.bytes + rows.first * row_bytes;
+  if (part.generated.has_value()) {
+    part.generated->first_row += rows.first;
+  } else {
+    part.bytes = source.bytes + rows.first * row_bytes;
+  }
   part.rows = rows.count;
   return part;
 }

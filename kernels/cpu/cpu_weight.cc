@@ -3,26 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace thresher {
 namespace {
-
-absl::StatusOr<std::vector<WeightRows>> CheckParts(std::span<const WeightSource> parts) {
-  if (parts.empty()) return absl::InvalidArgumentError("weight has no parts");
-  std::vector<WeightRows> checked;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string name = absl::StrCat("weight part ", i);
-    absl::StatusOr<WeightRows> rows = WeightRows::Create(parts[i], name);
-    if (!rows.ok()) return rows.status();
-    if (!checked.empty() && rows->cols() != checked.front().cols()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": ", rows->cols(), " columns, but part 0 has ", checked.front().cols()));
-    }
-    checked.push_back(*std::move(rows));
-  }
-  return checked;
-}
 
 bool UsesOneDnn(const CpuGemmOptions& options) {
   if (options.many_rows == ManyRowsGemm::kBuiltIn) return false;
@@ -80,7 +62,7 @@ std::int64_t CpuWeight::BytesRead(std::int64_t num_rows) const {
 absl::StatusOr<std::unique_ptr<CpuWeight>> PackCpuWeight(std::span<const WeightSource> parts,
                                                          const CpuGemmOptions& options,
                                                          WeightArena& arena, ThreadTeam& team) {
-  absl::StatusOr<std::vector<WeightRows>> checked = CheckParts(parts);
+  absl::StatusOr<std::vector<WeightRows>> checked = CheckWeightParts(parts);
   if (!checked.ok()) return checked.status();
   auto forms = std::make_unique<CpuWeight::Forms>();
   forms->bf16_input = CpuGemmInputDType(options) == DType::kBF16;

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "kernels/cpu/generated_weight.h"
 #include "kernels/cpu/weight_rows.h"
+#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/generate_rows.h"
 
 namespace thresher {
 namespace {
@@ -44,6 +45,25 @@ absl::Status SendRows(const WeightRows& rows, DType dtype, std::byte* to, CudaDe
   return absl::OkStatus();
 }
 
+// Nothing travels but the order of the rows.
+absl::Status MakeRows(const WeightRows& rows, DType dtype, std::byte* to, CudaDevice& device) {
+  if (absl::Status status = device.Bind(); !status.ok()) return status;
+  const WeightSource& source = rows.source();
+  absl::StatusOr<DeviceBuffer> order = device.Allocate(source.row_order.size_bytes());
+  if (!order.ok()) return order.status();
+  if (!source.row_order.empty()) {
+    absl::Status status =
+        device.CopyToDevice(source.row_order.data(), order->get(), source.row_order.size_bytes());
+    if (!status.ok()) return status;
+  }
+  cudaError_t error = LaunchGenerateRows(
+      *source.generated,
+      source.row_order.empty() ? nullptr : static_cast<const std::int32_t*>(order->get()),
+      rows.rows(), source.first_col, rows.cols(), dtype, to, cudaStreamPerThread);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(cudaStreamPerThread);
+  return CudaStatus(error, "generating a weight");
+}
+
 absl::StatusOr<std::unique_ptr<CudaWeight>> Pack(const std::vector<WeightRows>& parts,
                                                  CudaWeight::Use use, DType dtype,
                                                  CudaDevice& device) {
@@ -55,7 +75,9 @@ absl::StatusOr<std::unique_ptr<CudaWeight>> Pack(const std::vector<WeightRows>& 
   if (!memory.ok()) return memory.status();
   std::byte* to = memory->bytes_at(0);
   for (const WeightRows& part : parts) {
-    if (absl::Status status = SendRows(part, dtype, to, device); !status.ok()) return status;
+    absl::Status status = part.source().generated.has_value() ? MakeRows(part, dtype, to, device)
+                                                              : SendRows(part, dtype, to, device);
+    if (!status.ok()) return status;
     to += part.rows() * cols * SizeOf(dtype);
   }
   return std::make_unique<CudaWeight>(use, dtype, rows, cols, *std::move(memory));
@@ -69,19 +91,9 @@ std::int64_t CudaWeight::BytesRead(std::int64_t num_rows) const {
 
 absl::StatusOr<std::unique_ptr<CudaWeight>> PackCudaWeight(std::span<const WeightSource> parts,
                                                            DType dtype, CudaDevice& device) {
-  if (parts.empty()) return absl::InvalidArgumentError("weight has no parts");
-  std::vector<WeightRows> checked;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string name = absl::StrCat("weight part ", i);
-    absl::StatusOr<WeightRows> rows = WeightRows::Create(parts[i], name);
-    if (!rows.ok()) return rows.status();
-    if (!checked.empty() && rows->cols() != checked.front().cols()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": ", rows->cols(), " columns, but part 0 has ", checked.front().cols()));
-    }
-    checked.push_back(*std::move(rows));
-  }
-  return Pack(checked, CudaWeight::Use::kProducts, dtype, device);
+  const absl::StatusOr<std::vector<WeightRows>> checked = CheckWeightParts(parts);
+  if (!checked.ok()) return checked.status();
+  return Pack(*checked, CudaWeight::Use::kProducts, dtype, device);
 }
 
 absl::StatusOr<std::unique_ptr<CudaWeight>> PackCudaEmbedding(const WeightSource& source,

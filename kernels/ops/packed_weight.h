@@ -3,11 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "kernels/device/dtype.h"
 
 namespace thresher {
+
+// Numbers that follow from a seed instead of lying in memory: independent, normal-like, rounded to
+// bf16. They are the same on every device, and however the matrix is cut and stacked.
+struct GeneratedNumbers {
+  std::uint64_t seed = 0;
+  float deviation = 1;         // standard deviation; above zero and finite
+  std::int64_t first_row = 0;  // which row of the generated matrix stored row 0 is
+};
 
 // A matrix [rows, cols] (output features, input features) as it lies in a model file, or a part.
 struct WeightSource {
@@ -22,6 +31,8 @@ struct WeightSource {
   // accepted; one that is not a multiple of BlockElements(format) costs the low-bit form.
   std::int64_t first_col = 0;
   std::int64_t num_cols = 0;
+  // Instead of bytes; the format is then kBF16.
+  std::optional<GeneratedNumbers> generated = {};
 };
 
 // Owned by the model; made by TransformerOps, read only by the ops that made it.

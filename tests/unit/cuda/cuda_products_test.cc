@@ -120,6 +120,77 @@ TEST_P(CudaProducts, LookedUpRowsAreTheFiles) {
   }
 }
 
+// The kernel's numbers are the CPU's, to the bit: whole, cut, stacked, and looked up.
+TEST_P(CudaProducts, GeneratedNumbersAreTheCpus) {
+  const std::unique_ptr<Backend> cpu = CreateBackend(DeviceKind::kCpu, 0, {}).value();
+  WeightSource source = {.format = WeightFormat::kBF16,
+                         .rows = 70,
+                         .cols = 1030,
+                         .generated = GeneratedNumbers{
+                             .seed = 0x0123456789abcdefu, .deviation = 0.03f, .first_row = 12345}};
+  const std::vector<std::int32_t> order = {69, 0, 7, 7, 31};
+  std::vector<WeightSource> cases = {source};
+  source.row_order = order;
+  cases.push_back(source);
+  for (const std::int64_t first_col : {1, 4, 514}) {
+    source.first_col = first_col;
+    source.num_cols = 515;
+    cases.push_back(source);
+  }
+  for (const WeightSource& wanted : cases) {
+    const auto here = cpu->ops().PackEmbedding(wanted);
+    const auto there = backend_->ops().PackEmbedding(wanted);
+    ASSERT_TRUE(here.ok()) << here.status();
+    ASSERT_TRUE(there.ok()) << there.status();
+    const std::int64_t rows = (*here)->rows(), cols = (*here)->cols();
+    ASSERT_EQ((*there)->rows(), rows);
+    ASSERT_EQ((*there)->cols(), cols);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
+    std::vector<float> numbers(static_cast<std::size_t>(rows * cols)), copied(numbers.size(), NAN);
+    const auto view = [&](std::vector<float>& out) {
+      return TensorView::Of(out.data(), DType::kF32, rows, cols);
+    };
+    const std::unique_ptr<Stream> host_stream = cpu->device().CreateStream().value();
+    ASSERT_TRUE(cpu->ops().Embed(**here, ids, view(numbers), *host_stream).ok());
+    ASSERT_TRUE(backend_->ops().Embed(**there, ids, view(copied), *stream_).ok());
+    ASSERT_EQ(copied, numbers) << "from column " << wanted.first_col;
+  }
+}
+
+// A product with a unit vector is a column of the weight, whatever the order of sums.
+TEST_P(CudaProducts, GeneratedNumbersAreMultiplied) {
+  constexpr std::int64_t kRows = 72, kCols = 1024;
+  const std::unique_ptr<Backend> cpu = CreateBackend(DeviceKind::kCpu, 0, {}).value();
+  const std::unique_ptr<Stream> host_stream = cpu->device().CreateStream().value();
+  const WeightSource source = {
+      .format = WeightFormat::kBF16,
+      .rows = kRows,
+      .cols = kCols,
+      .generated = GeneratedNumbers{.seed = 5, .deviation = 0.03f, .first_row = 0}};
+  std::vector<float> numbers(kRows * kCols);
+  std::vector<std::int32_t> ids(kRows);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
+  ASSERT_TRUE(cpu->ops()
+                  .Embed(*cpu->ops().PackEmbedding(source).value(), ids,
+                         TensorView::Of(numbers.data(), DType::kF32, kRows, kCols), *host_stream)
+                  .ok());
+  const WeightSource parts[] = {source, source};
+  const auto weight = backend_->ops().PackWeight(parts);
+  ASSERT_TRUE(weight.ok()) << weight.status();
+  ASSERT_TRUE(backend_->ops().Reserve(3).ok());
+  const std::size_t columns[] = {0, 513, 1023};
+  std::vector<float> x(3 * kCols);
+  for (std::size_t i = 0; i < 3; ++i) x[i * kCols + columns[i]] = 1;
+  const std::vector<float> out = Multiply(**weight, x, 3, {});
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t row = 0; row < 2 * kRows; ++row) {
+      ASSERT_EQ(out[i * 2 * kRows + row], numbers[row % kRows * kCols + columns[i]])
+          << row << ", column " << columns[i];
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, CudaProducts, testing::ValuesIn(TestedBackends()),
                          [](const auto& info) { return NameOf(info.param); });
 
