@@ -34,6 +34,16 @@ DeviceKind CpuDevice::kind() const { return DeviceKind::kCpu; }
 
 std::string CpuDevice::Description() const { return description_; }
 
+absl::StatusOr<DeviceMemory> CpuDevice::Memory() {
+  const long free_pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  const std::size_t total = PhysicalBytes();
+  if (free_pages < 0 || page <= 0 || total == SIZE_MAX) {
+    return absl::UnavailableError("the system does not tell how much memory it has");
+  }
+  return DeviceMemory{.total_bytes = static_cast<std::int64_t>(total),
+                      .free_bytes = std::int64_t{free_pages} * page};
+}
+
 absl::StatusOr<DeviceBuffer> CpuDevice::Allocate(std::size_t bytes) {
   if (bytes == 0) return DeviceBuffer();
   const bool huge = bytes >= 2 * kHugePage;

@@ -14,6 +14,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(std::string description);
   DeviceKind kind() const override;
   std::string Description() const override;
+  absl::StatusOr<DeviceMemory> Memory() override;
   absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
   absl::Status CopyToDevice(const void* from, void* to, std::size_t bytes) override;

@@ -15,6 +15,15 @@ std::string CudaDevice::Description() const {
                       properties_.multiProcessorCount, " multiprocessors");
 }
 
+absl::StatusOr<DeviceMemory> CudaDevice::Memory() {
+  if (absl::Status status = Bind(); !status.ok()) return status;
+  std::size_t free_bytes = 0, total_bytes = 0;
+  const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
+  if (error != cudaSuccess) return CudaStatus(error, "cudaMemGetInfo");
+  return DeviceMemory{.total_bytes = static_cast<std::int64_t>(total_bytes),
+                      .free_bytes = static_cast<std::int64_t>(free_bytes)};
+}
+
 // cudaMalloc aligns to 256 bytes at least. No bytes still make a buffer, so that a view of it has
 // an address.
 absl::StatusOr<DeviceBuffer> CudaDevice::Allocate(std::size_t bytes) {

@@ -32,6 +32,7 @@ class CudaDevice final : public Device {
 
   DeviceKind kind() const override { return DeviceKind::kCuda; }
   std::string Description() const override;
+  absl::StatusOr<DeviceMemory> Memory() override;
   absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
   absl::Status CopyToDevice(const void* from, void* to, std::size_t bytes) override;

@@ -13,6 +13,11 @@ namespace thresher {
 
 enum class DeviceKind { kCpu, kCuda };
 
+struct DeviceMemory {
+  std::int64_t total_bytes = 0;
+  std::int64_t free_bytes = 0;  // that nobody holds, this process or another
+};
+
 // Owned device memory, aligned to 256 bytes (CPU: to a page above 1 MiB). Movable. The device that
 // made it outlives it.
 class DeviceBuffer final {
@@ -53,6 +58,8 @@ class Device {
   virtual DeviceKind kind() const = 0;
   // For logs and /version: "cpu avx512bf16, 2 threads".
   virtual std::string Description() const = 0;
+  // As it is now. Unavailable if the device does not answer.
+  virtual absl::StatusOr<DeviceMemory> Memory() = 0;
   // ResourceExhausted if the memory cannot be had; names the bytes asked for.
   virtual absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream() = 0;
