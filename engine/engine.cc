@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/engine_parts.h"
 #include "engine/flag_error.h"
+#include "engine/model/synthetic_model_files.h"
 #include "engine/runner/parallel_runner.h"
 
 namespace thresher {
@@ -66,6 +67,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(options.model_path);
   if (!files.ok()) return files.status();
+  if (IsSyntheticModel(options.model_path)) {
+    std::fprintf(stderr, "level=warning event=random_weights model=%s\n",
+                 options.model_path.c_str());
+  }
 
   EngineParts parts;
   parts.model_config = (*files)->config();

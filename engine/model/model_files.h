@@ -1,4 +1,5 @@
-// A model on disk, opened once and shared by all ranks: a Hugging Face folder or a GGUF file.
+// A model, opened once and shared by all ranks: a Hugging Face folder, a GGUF file, or a shape
+// whose weights are made from a seed.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,8 @@ namespace thresher {
 class ModelFiles {
  public:
   // NotFound, InvalidArgument (damaged: says where), Unimplemented (names the unknown architecture,
-  // rope type, format or tokenizer part).
+  // rope type, format or tokenizer part). "synthetic:SHAPE" is no path; see
+  // synthetic_model_files.h.
   static absl::StatusOr<std::unique_ptr<ModelFiles>> Open(const std::string& path);
   virtual ~ModelFiles() = default;
 
