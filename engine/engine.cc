@@ -32,7 +32,17 @@ absl::StatusOr<int> ChooseMaxModelLen(const EngineOptions& options, const ModelC
                      absl::StrCat("at most ", config.max_position, ", the model's own"));
   }
   return FlagError("--max-model-len", options.max_model_len,
-                   absl::StrCat("at most ", cache_tokens, ", what --kv-cache-tokens holds"));
+                   absl::StrCat("at most ", cache_tokens, ", what the KV cache holds"));
+}
+
+// Where the cache takes what memory is left, its size is the operator's news.
+void ReportCache(const EngineOptions& options, int num_blocks) {
+  std::fprintf(stderr,
+               "level=info event=kv_cache_sized blocks=%d block_size=%d tokens=%lld "
+               "memory_fraction=%g\n",
+               num_blocks, options.scheduler.block_size,
+               static_cast<long long>(num_blocks) * options.scheduler.block_size,
+               options.kv_memory_fraction);
 }
 
 absl::StatusOr<std::unique_ptr<AttentionCatalog>> OpenCatalog(const EngineOptions& options,
@@ -101,11 +111,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
 
   parts.scheduler = options.scheduler;
   const int block_size = options.scheduler.block_size;
-  parts.scheduler.num_blocks =
-      static_cast<int>((options.kv_cache_tokens + block_size - 1) / block_size);
+  // 0 blocks: the runner finds out, once it is there, how many fit. Until then nothing but the
+  // model bounds the context.
+  int num_blocks = static_cast<int>((options.kv_cache_tokens + block_size - 1) / block_size);
+  const auto cache_tokens = [&] { return std::int64_t{num_blocks} * block_size; };
   absl::StatusOr<int> max_model_len =
       ChooseMaxModelLen(options, parts.model_config,
-                        static_cast<std::int64_t>(parts.scheduler.num_blocks) * block_size);
+                        num_blocks == 0 ? parts.model_config.max_position : cache_tokens());
   if (!max_model_len.ok()) return max_model_len.status();
   parts.max_model_len = *max_model_len;
 
@@ -118,15 +130,23 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
                            {.device = options.device,
                             .backend = options.backend,
                             .tensor_parallel = options.tensor_parallel,
-                            .rank = {.num_blocks = parts.scheduler.num_blocks,
+                            .rank = {.num_blocks = num_blocks,
+                                     .memory_fraction = options.kv_memory_fraction,
                                      .block_size = block_size,
                                      .kv_cache_dtype = options.kv_cache_dtype,
                                      .max_tokens = parts.scheduler.token_budget,
                                      .max_sequences = parts.scheduler.max_running,
                                      .max_position = parts.max_model_len,
                                      .attention = parts.attention.get()}},
-                           progress);
+                           progress, &num_blocks);
   if (!runner.ok()) return runner.status();
+  if (options.kv_cache_tokens == 0) {
+    ReportCache(options, num_blocks);
+    max_model_len = ChooseMaxModelLen(options, parts.model_config, cache_tokens());
+    if (!max_model_len.ok()) return max_model_len.status();
+    parts.max_model_len = *max_model_len;
+  }
+  parts.scheduler.num_blocks = num_blocks;
   parts.runner = *std::move(runner);
   parts.model_files = *std::move(files);
   return CreateEngine(std::move(parts), observer);

@@ -23,9 +23,13 @@ struct EngineOptions {
   std::string model_path;
   DeviceKind device = DeviceKind::kCpu;
   int tensor_parallel = 1;
-  BackendOptions backend;                // num_threads: of all ranks together
-  int max_model_len = 0;                 // 0: the model's own, capped by the cache
-  std::int64_t kv_cache_tokens = 16384;  // per choice of KV dtype; rounded up to whole blocks
+  BackendOptions backend;  // num_threads: of all ranks together
+  int max_model_len = 0;   // 0: the model's own, capped by the cache
+  // Rounded up to whole blocks; 0: as many as fit in memory.
+  std::int64_t kv_cache_tokens = 16384;
+  // With kv_cache_tokens 0: the share of each device's memory that weights, workspaces and the KV
+  // cache may take together.
+  double kv_memory_fraction = 0.9;
   DType kv_cache_dtype = DType::kBF16;
   AttentionSettings attention;
   std::string threshold_table;  // path; empty: none

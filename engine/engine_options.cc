@@ -21,9 +21,16 @@ absl::Status EngineOptions::Validate() const {
   }
   const std::int64_t most_tokens =
       static_cast<std::int64_t>(std::numeric_limits<std::int32_t>::max() / 2);
-  if (kv_cache_tokens < scheduler.block_size || kv_cache_tokens > most_tokens) {
+  const bool fills_memory = kv_cache_tokens == 0;
+  if (!fills_memory && (kv_cache_tokens < scheduler.block_size || kv_cache_tokens > most_tokens)) {
     return FlagError("--kv-cache-tokens", kv_cache_tokens,
-                     absl::StrCat("from one block of ", scheduler.block_size, " to ", most_tokens));
+                     absl::StrCat("from one block of ", scheduler.block_size, " to ", most_tokens,
+                                  ", or 0 for as many as fit"));
+  }
+  // Written so that NaN fails.
+  if (!(kv_memory_fraction > 0 && kv_memory_fraction <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("--kv-memory-fraction is ", kv_memory_fraction,
+                                                   "; it must be above 0 and at most 1"));
   }
   if (kv_cache_dtype != DType::kBF16 && kv_cache_dtype != DType::kF32) {
     return absl::InvalidArgumentError("--kv-cache-dtype must be bf16 or fp32");

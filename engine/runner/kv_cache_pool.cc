@@ -19,6 +19,16 @@ std::int64_t LayerSums(const KvCacheShape& shape) {
 
 }  // namespace
 
+std::int64_t CacheBytes(const KvCacheShape& shape) {
+  const std::int64_t sums =
+      shape.keeps_sums ? LayerSums(shape) * static_cast<std::int64_t>(sizeof(float)) : 0;
+  return 2 * shape.num_layers * (LayerBytes(shape) + sums);
+}
+
+KvCachePool::KvCachePool(const KvCacheShape& shape, std::span<const SidecarSpec> sidecars,
+                         Device& device)
+    : shape_(shape), specs_(sidecars.begin(), sidecars.end()), device_(device) {}
+
 absl::StatusOr<std::unique_ptr<KvCachePool>> KvCachePool::Create(
     const KvCacheShape& shape, std::span<const SidecarSpec> sidecars, Device& device) {
   if (shape.num_layers < 1 || shape.num_blocks < 1 || shape.num_kv_heads < 1 ||
@@ -32,42 +42,56 @@ absl::StatusOr<std::unique_ptr<KvCachePool>> KvCachePool::Create(
     return absl::InvalidArgumentError(absl::StrCat(
         "the KV cache dtype is ", std::string(Name(shape.dtype)), "; it must be bf16 or f32"));
   }
-  std::unique_ptr<KvCachePool> pool(new KvCachePool(shape));
-  const std::int64_t matrix_bytes = shape.num_layers * LayerBytes(shape);
-  pool->num_bytes_ = 2 * matrix_bytes;
-  for (const SidecarSpec& spec : sidecars) {
-    pool->num_bytes_ += static_cast<std::int64_t>(shape.num_layers) * shape.num_blocks *
-                        shape.num_kv_heads * spec.bytes;
+  std::unique_ptr<KvCachePool> pool(new KvCachePool(shape, sidecars, device));
+  if (absl::Status status = pool->Allocate(); !status.ok()) return status;
+  return pool;
+}
+
+absl::Status KvCachePool::SetNumBlocks(int num_blocks) {
+  for (DeviceBuffer* buffer : {&k_, &v_, &k_sums_, &v_sums_}) *buffer = DeviceBuffer();
+  sidecars_.clear();
+  if (num_blocks < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a KV cache of ", num_blocks, " blocks"));
   }
-  const std::int64_t sums_bytes = shape.keeps_sums ? shape.num_layers * LayerSums(shape) *
-                                                         static_cast<std::int64_t>(sizeof(float))
-                                                   : 0;
-  pool->num_bytes_ += 2 * sums_bytes;
+  shape_.num_blocks = num_blocks;
+  return Allocate();
+}
+
+absl::Status KvCachePool::Allocate() {
+  num_bytes_ = CacheBytes(shape_);
+  for (const SidecarSpec& spec : specs_) {
+    num_bytes_ += static_cast<std::int64_t>(shape_.num_layers) * shape_.num_blocks *
+                  shape_.num_kv_heads * spec.bytes;
+  }
   const auto allocate = [&](std::int64_t bytes, DeviceBuffer& buffer) {
-    absl::StatusOr<DeviceBuffer> memory = device.Allocate(static_cast<std::size_t>(bytes));
+    absl::StatusOr<DeviceBuffer> memory = device_.Allocate(static_cast<std::size_t>(bytes));
     if (memory.ok()) {
       buffer = *std::move(memory);
       return absl::OkStatus();
     }
     return absl::Status(memory.status().code(),
-                        absl::StrCat("no memory for a KV cache of ", pool->num_bytes_, " bytes (",
-                                     shape.num_blocks, " blocks of ", shape.block_size,
+                        absl::StrCat("no memory for a KV cache of ", num_bytes_, " bytes (",
+                                     shape_.num_blocks, " blocks of ", shape_.block_size,
                                      " tokens): ", std::string(memory.status().message())));
   };
-  if (absl::Status status = allocate(matrix_bytes, pool->k_); !status.ok()) return status;
-  if (absl::Status status = allocate(matrix_bytes, pool->v_); !status.ok()) return status;
-  for (DeviceBuffer* sums : {&pool->k_sums_, &pool->v_sums_}) {
-    if (sums_bytes == 0) continue;
-    if (absl::Status status = allocate(sums_bytes, *sums); !status.ok()) return status;
+  const std::int64_t matrix_bytes = shape_.num_layers * LayerBytes(shape_);
+  if (absl::Status status = allocate(matrix_bytes, k_); !status.ok()) return status;
+  if (absl::Status status = allocate(matrix_bytes, v_); !status.ok()) return status;
+  if (shape_.keeps_sums) {
+    const std::int64_t sums_bytes =
+        shape_.num_layers * LayerSums(shape_) * static_cast<std::int64_t>(sizeof(float));
+    for (DeviceBuffer* sums : {&k_sums_, &v_sums_}) {
+      if (absl::Status status = allocate(sums_bytes, *sums); !status.ok()) return status;
+    }
   }
-  for (const SidecarSpec& spec : sidecars) {
-    Sidecars& added = pool->sidecars_.emplace_back();
+  for (const SidecarSpec& spec : specs_) {
+    Sidecars& added = sidecars_.emplace_back();
     added.bytes_per_layer =
-        static_cast<std::int64_t>(shape.num_blocks) * shape.num_kv_heads * spec.bytes;
-    const std::int64_t bytes = shape.num_layers * added.bytes_per_layer;
+        static_cast<std::int64_t>(shape_.num_blocks) * shape_.num_kv_heads * spec.bytes;
+    const std::int64_t bytes = shape_.num_layers * added.bytes_per_layer;
     if (absl::Status status = allocate(bytes, added.buffer); !status.ok()) return status;
   }
-  return pool;
+  return absl::OkStatus();
 }
 
 KvCacheLayer KvCachePool::Layer(int layer_index) const {

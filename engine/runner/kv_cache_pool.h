@@ -24,6 +24,9 @@ struct KvCacheShape {
   bool keeps_sums = false;     // of the rows of each block, see KvCacheLayer
 };
 
+// Bytes of K and V and, where they are kept, their sums.
+std::int64_t CacheBytes(const KvCacheShape& shape);
+
 // More bytes that live and die with a block, e.g. sums of its values.
 struct SidecarSpec {
   std::string name;
@@ -39,6 +42,10 @@ class KvCachePool final {
                                                              std::span<const SidecarSpec> sidecars,
                                                              Device& device);
 
+  // Makes the cache anew with so many blocks; before the first step alone, since contents and views
+  // are lost. Errors as Create; after one the pool is of no more use.
+  absl::Status SetNumBlocks(int num_blocks);
+
   const KvCacheShape& shape() const { return shape_; }
   KvCacheLayer Layer(int layer_index) const;
   // The sidecar of that index for (block 0, KV head 0) of the layer.
@@ -50,9 +57,12 @@ class KvCachePool final {
     std::int64_t bytes_per_layer = 0;
     DeviceBuffer buffer;
   };
-  explicit KvCachePool(const KvCacheShape& shape) : shape_(shape) {}
+  KvCachePool(const KvCacheShape& shape, std::span<const SidecarSpec> sidecars, Device& device);
+  absl::Status Allocate();
 
-  const KvCacheShape shape_;
+  KvCacheShape shape_;
+  const std::vector<SidecarSpec> specs_;
+  Device& device_;
   std::int64_t num_bytes_ = 0;
   DeviceBuffer k_, v_;
   DeviceBuffer k_sums_, v_sums_;  // [layer][block][KV head][head_dim] f32, if kept

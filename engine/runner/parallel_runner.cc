@@ -47,6 +47,12 @@ class ParallelRunner final : public ModelRunner {
     });
   }
 
+  int num_blocks() const {
+    int blocks = ranks_[0]->num_blocks();
+    for (const auto& rank : ranks_) blocks = std::min(blocks, rank->num_blocks());
+    return blocks;
+  }
+
   StepTicket Launch(const StepInput& input, StepOutput& output) override {
     output.attention.resize(ranks_.size());
     // Two pointers and `this` are more than a std::function holds without allocating.
@@ -78,7 +84,8 @@ class ParallelRunner final : public ModelRunner {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> CreateParallelRunner(
-    const ModelFiles& files, const ParallelRunnerOptions& options, const LoadProgress& progress) {
+    const ModelFiles& files, const ParallelRunnerOptions& options, const LoadProgress& progress,
+    int* num_blocks) {
   if (options.device == DeviceKind::kCuda && options.tensor_parallel > 1) {
     return absl::UnimplementedError(
         absl::StrCat("--tensor-parallel ", options.tensor_parallel,
@@ -86,6 +93,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> CreateParallelRunner(
   }
   auto runner = std::make_unique<ParallelRunner>(options.tensor_parallel);
   if (absl::Status status = runner->Load(files, options, progress); !status.ok()) return status;
+  if (num_blocks != nullptr) *num_blocks = runner->num_blocks();
   return runner;
 }
 

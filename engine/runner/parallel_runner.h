@@ -20,9 +20,11 @@ struct ParallelRunnerOptions {
 };
 
 // Opens a device for each rank and loads the model on all of them at the same time. `files`
-// outlives the runner; `progress` is called on rank 0's thread. The first rank's error, as the
-// backend, the model or the cache gives it.
+// outlives the runner; `progress` is called on rank 0's thread. `num_blocks`, if not null, is set
+// to the blocks that every rank's cache has. The first rank's error, as the backend, the model or
+// the cache gives it.
 absl::StatusOr<std::unique_ptr<ModelRunner>> CreateParallelRunner(
-    const ModelFiles& files, const ParallelRunnerOptions& options, const LoadProgress& progress);
+    const ModelFiles& files, const ParallelRunnerOptions& options, const LoadProgress& progress,
+    int* num_blocks = nullptr);
 
 }  // namespace thresher

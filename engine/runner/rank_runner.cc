@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/attention/policy_kind.h"
+#include "engine/runner/cache_size.h"
 
 namespace thresher {
 namespace {
@@ -57,7 +58,7 @@ absl::StatusOr<std::unique_ptr<RankRunner>> RankRunner::Create(const ModelFiles&
 
   absl::StatusOr<std::unique_ptr<KvCachePool>> pool =
       KvCachePool::Create({.num_layers = config.num_layers,
-                           .num_blocks = options.num_blocks,
+                           .num_blocks = std::max(1, options.num_blocks),
                            .num_kv_heads = runner->model_->num_local_kv_heads(),
                            .block_size = options.block_size,
                            .head_dim = config.head_dim,
@@ -90,7 +91,19 @@ absl::StatusOr<std::unique_ptr<RankRunner>> RankRunner::Create(const ModelFiles&
   runner->logits_ = *std::move(logits);
   runner->shadow_.emplace(options.attention->settings().shadow_interval, runner->is_first_rank(),
                           runner->LogitsOf(kLogitRows));
+  if (options.num_blocks == 0) {
+    absl::Status status = runner->FillMemory(options.memory_fraction);
+    if (!status.ok()) return status;
+  }
   return runner;
+}
+
+absl::Status RankRunner::FillMemory(double memory_fraction) {
+  if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
+  const absl::StatusOr<DeviceMemory> memory = backend_.device().Memory();
+  if (!memory.ok()) return memory.status();
+  const absl::StatusOr<int> blocks = NumBlocksThatFit(pool_->shape(), memory_fraction, *memory);
+  return blocks.ok() ? pool_->SetNumBlocks(*blocks) : blocks.status();
 }
 
 absl::Status RankRunner::RunStep(const StepInput& input, StepOutput& output) {

@@ -22,7 +22,8 @@
 namespace thresher {
 
 struct RankRunnerOptions {
-  int num_blocks = 0;
+  int num_blocks = 0;          // 0: as many as memory_fraction leaves room for
+  double memory_fraction = 0;  // see NumBlocksThatFit
   int block_size = 0;
   DType kv_cache_dtype = DType::kBF16;
   int max_tokens = 0;                           // query rows of a step
@@ -48,6 +49,7 @@ class RankRunner final {
   absl::Status RunStep(const StepInput& input, StepOutput& output);
 
   const CausalLm& model() const { return *model_; }
+  int num_blocks() const { return pool_->shape().num_blocks; }
 
  private:
   struct Sequence {
@@ -59,6 +61,8 @@ class RankRunner final {
 
   RankRunner(Backend& backend, TensorParallelGroup& group, const RankRunnerOptions& options);
 
+  // Enlarges the cache from one block, once all else that the runner needs has been allocated.
+  absl::Status FillMemory(double memory_fraction);
   void UpdateSequences(const StepInput& input);
   void LookUpSequences(const StepPlan& plan);
   // The rows of sparsely decoded sequences that draw a token.
