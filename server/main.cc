@@ -16,7 +16,7 @@ constexpr char kUsage[] =
     "  generate  print a completion\n"
     "  evaluate  measure what sparse attention costs and loses on a text\n"
     "  calibrate make a model's threshold table for sparse attention\n"
-    "  bench     measure: bench offline, bench serve, bench scheduler\n"
+    "  bench     measure: bench offline, serve, scheduler or step\n"
     "thresher COMMAND --help lists a command's flags\n";
 
 // OpenMP reads its settings when its library is loaded, before main, so the process starts itself

@@ -32,6 +32,8 @@ constexpr char kUsage[] =
     "interrupted run goes on where it ended if the same command is given again.\n";
 
 absl::Status CheckFlags(const v1::CalibrateConfig& flags) {
+  absl::Status on_cpu = CheckRunsOnCpu(flags.device(), "observing the scores of a calibration");
+  if (!on_cpu.ok()) return on_cpu;
   const auto missing = [](const char* flag) {
     return absl::InvalidArgumentError(absl::StrCat("--", flag, " is missing"));
   };

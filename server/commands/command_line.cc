@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <iostream>
 
+#include "absl/strings/str_cat.h"
 #include "server/config/flag_parser.h"
+#include "server/config/server_config.h"
 
 namespace thresher {
 
@@ -22,6 +24,13 @@ std::optional<int> ReadCommandLine(const std::string& usage,
     return 2;
   }
   return std::nullopt;
+}
+
+absl::Status CheckRunsOnCpu(const std::string& device, const std::string& missing) {
+  const absl::StatusOr<DeviceKind> kind = DeviceFromFlag(device);
+  if (!kind.ok() || *kind == DeviceKind::kCpu) return kind.status();
+  return absl::UnimplementedError(
+      absl::StrCat("--device cuda: there is no GPU code for ", missing, "; use --device cpu"));
 }
 
 int Fail(const absl::Status& status) {

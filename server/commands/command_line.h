@@ -19,6 +19,10 @@ std::optional<int> ReadCommandLine(const std::string& usage,
                                    const std::vector<std::string>& arguments,
                                    google::protobuf::Message& message);
 
+// For a command that needs more than the ops of a GPU cover. InvalidArgument for a --device that
+// does not exist; Unimplemented, naming what is missing, for cuda.
+absl::Status CheckRunsOnCpu(const std::string& device, const std::string& missing);
+
 // Prints "thresher: message" and returns 1.
 int Fail(const absl::Status& status);
 

@@ -11,10 +11,11 @@ int RunServe(const std::vector<std::string>& arguments);
 int RunGenerate(const std::vector<std::string>& arguments);
 int RunEvaluate(const std::vector<std::string>& arguments);
 int RunCalibrate(const std::vector<std::string>& arguments);
-// "serve", "offline" or "scheduler" comes first.
+// "serve", "offline", "scheduler" or "step" comes first.
 int RunBench(const std::vector<std::string>& arguments);
 int RunBenchServe(const std::vector<std::string>& arguments);
 int RunBenchOffline(const std::vector<std::string>& arguments);
 int RunBenchScheduler(const std::vector<std::string>& arguments);
+int RunBenchStep(const std::vector<std::string>& arguments);
 
 }  // namespace thresher

@@ -183,8 +183,9 @@ absl::StatusOr<EvaluationReport> Tune(const v1::EvaluateConfig& flags, EvaluateO
 int RunEvaluate(const std::vector<std::string>& arguments) {
   v1::EvaluateConfig flags = DefaultEvaluateConfig();
   if (std::optional<int> end = ReadCommandLine(kUsage, arguments, flags)) return *end;
+  absl::Status status = CheckRunsOnCpu(flags.device(), "the lists and observers of an evaluation");
   absl::StatusOr<EvaluateOptions> options = ReadOptions(flags);
-  absl::Status status = options.status();
+  if (status.ok()) status = options.status();
   if (status.ok()) status = CheckWritable(flags.json());
   if (status.ok()) status = CheckWritable(flags.html());
   if (!status.ok()) {

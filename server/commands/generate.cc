@@ -102,6 +102,7 @@ CompletionRequest LocalRequest(const v1::GenerateConfig& flags, const AttentionW
 absl::Status GenerateHere(const v1::GenerateConfig& flags, const AttentionWish& attention) {
   v1::ServeConfig settings = DefaultServeConfig();
   settings.set_model(flags.model());
+  settings.set_device(flags.device());
   settings.set_threads(flags.threads());
   settings.set_kv_cache_tokens(flags.kv_cache_tokens());
   settings.set_threshold_table(flags.threshold_table());

@@ -9,7 +9,7 @@ v1::ServeConfig DefaultServeConfig() {
   config.set_grpc_port(9000);
   config.set_device("cpu");
   config.set_tensor_parallel(1);
-  config.set_kv_cache_tokens(16384);
+  config.set_kv_memory_fraction(0.9);
   config.set_kv_cache_dtype("bf16");
   config.set_default_level("off");
   config.set_block_size(64);
@@ -42,6 +42,7 @@ v1::GenerateConfig DefaultGenerateConfig() {
   config.set_max_tokens(128);
   config.set_attention("off");
   config.set_kv_cache_tokens(16384);
+  config.set_device("cpu");
   return config;
 }
 
@@ -55,6 +56,7 @@ v1::EvaluateConfig DefaultEvaluateConfig() {
   config.set_shadow_interval(8);
   config.set_max_loss(0.01);
   config.set_seed(1);
+  config.set_device("cpu");
   return config;
 }
 
@@ -66,6 +68,7 @@ v1::CalibrateConfig DefaultCalibrateConfig() {
   config.set_kv_cache_dtype("bf16");
   config.set_import_placement("pre");
   config.set_context_factor(1);
+  config.set_device("cpu");
   return config;
 }
 
@@ -84,11 +87,28 @@ v1::BenchServeConfig DefaultBenchServeConfig() {
 v1::BenchOfflineConfig DefaultBenchOfflineConfig() {
   v1::BenchOfflineConfig config;
   config.set_tensor_parallel(1);
-  config.set_kv_cache_tokens(16384);
   config.set_prefill_tokens(512);
   config.set_streams(8);
   config.set_decode_tokens(64);
   config.set_repetitions(5);
+  config.set_cpu_isa("auto");
+  config.set_device("cpu");
+  config.set_prompt_tokens(1000);
+  config.set_output_tokens(1000);
+  config.set_concurrency(64);
+  config.set_token_budget(512);
+  config.set_kv_memory_fraction(0.9);
+  return config;
+}
+
+v1::BenchStepConfig DefaultBenchStepConfig() {
+  v1::BenchStepConfig config;
+  config.set_device("cpu");
+  config.set_steps(32);
+  config.set_repetitions(3);
+  config.set_token_budget(512);
+  config.set_block_size(64);
+  config.set_kv_cache_dtype("bf16");
   config.set_cpu_isa("auto");
   return config;
 }

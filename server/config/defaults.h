@@ -11,6 +11,7 @@ v1::EvaluateConfig DefaultEvaluateConfig();
 v1::CalibrateConfig DefaultCalibrateConfig();
 v1::BenchServeConfig DefaultBenchServeConfig();
 v1::BenchOfflineConfig DefaultBenchOfflineConfig();
+v1::BenchStepConfig DefaultBenchStepConfig();
 v1::BenchSchedulerConfig DefaultBenchSchedulerConfig();
 
 }  // namespace thresher

@@ -28,7 +28,7 @@ absl::Status CheckRanges(const v1::ServeConfig& config) {
       {"tensor-parallel", config.tensor_parallel(), 1, 64},
       {"threads", config.threads(), 0, 4096},
       {"max-model-len", config.max_model_len(), 0, kMaxInt},
-      {"kv-cache-tokens", config.kv_cache_tokens(), 1, kMaxInt},
+      {"kv-cache-tokens", config.kv_cache_tokens(), 0, kMaxInt},
       {"max-body-bytes", config.max_body_bytes(), 1024, 1 << 30},
       // Less than one body could hold no request of that size at all.
       {"max-held-body-bytes", config.max_held_body_bytes(), config.max_body_bytes(),
@@ -56,16 +56,14 @@ absl::Status OneOf(const char* flag, const std::string& value, const char* allow
       absl::StrCat("--", flag, " is '", value, "'; it must be ", allowed));
 }
 
+constexpr std::int64_t kCpuCacheTokens = 16384;
+
 absl::Status FillEngineOptions(const v1::ServeConfig& config, EngineOptions& engine) {
   if (config.model().empty()) return absl::InvalidArgumentError("--model is missing");
   engine.model_path = config.model();
-  if (config.device() == "cpu") {
-    engine.device = DeviceKind::kCpu;
-  } else if (config.device() == "cuda") {
-    engine.device = DeviceKind::kCuda;
-  } else {
-    return OneOf("device", config.device(), "cpu or cuda");
-  }
+  const absl::StatusOr<DeviceKind> device = DeviceFromFlag(config.device());
+  if (!device.ok()) return device.status();
+  engine.device = *device;
   if (config.kv_cache_dtype() == "bf16") {
     engine.kv_cache_dtype = DType::kBF16;
   } else if (config.kv_cache_dtype() == "fp32") {
@@ -95,7 +93,12 @@ absl::Status FillEngineOptions(const v1::ServeConfig& config, EngineOptions& eng
   engine.backend.num_threads = config.threads();
   engine.backend.batch_invariant = config.batch_invariant();
   engine.max_model_len = config.max_model_len();
+  engine.kv_memory_fraction = config.kv_memory_fraction();
   engine.kv_cache_tokens = config.kv_cache_tokens();
+  // A CPU's memory belongs to others too.
+  if (engine.kv_cache_tokens == 0 && engine.device == DeviceKind::kCpu) {
+    engine.kv_cache_tokens = kCpuCacheTokens;
+  }
   engine.scheduler.block_size = config.block_size();
   engine.scheduler.max_running = config.max_running();
   engine.scheduler.token_budget = config.token_budget();
@@ -136,6 +139,12 @@ absl::Status FillLevels(const v1::ServeConfig& config, ServerConfig& result) {
 }
 
 }  // namespace
+
+absl::StatusOr<DeviceKind> DeviceFromFlag(const std::string& value) {
+  if (value == "cpu") return DeviceKind::kCpu;
+  if (value == "cuda") return DeviceKind::kCuda;
+  return OneOf("device", value, "cpu or cuda");
+}
 
 absl::StatusOr<ServerConfig> ServerConfigFrom(const v1::ServeConfig& config) {
   ServerConfig result;

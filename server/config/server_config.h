@@ -40,6 +40,9 @@ struct ServerConfig {
   std::string cors_allow_origin;
 };
 
+// What every command's --device says. InvalidArgument for anything but cpu and cuda.
+absl::StatusOr<DeviceKind> DeviceFromFlag(const std::string& value);
+
 // InvalidArgument naming the flag, its value and the limit; Unimplemented naming a flag that this
 // build cannot honour.
 absl::StatusOr<ServerConfig> ServerConfigFrom(const v1::ServeConfig& config);

@@ -124,7 +124,8 @@ def test_vllm_names_are_aliases(start_server):
     [
         (["--no-such-flag"], "--no-such-flag"),
         (["--http-port", "eighty"], "--http-port"),
-        (["--kv-cache-tokens", "0"], "--kv-cache-tokens"),
+        (["--kv-cache-tokens", "-1"], "--kv-cache-tokens"),
+        (["--kv-memory-fraction", "2"], "--kv-memory-fraction"),
         (["--default-level", "fast"], "--default-level"),
         (["--config", "/nonexistent"], "/nonexistent"),
         (["--config", "/tmp"], "--config /tmp is a directory"),

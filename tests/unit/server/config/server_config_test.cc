@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "server/config/defaults.h"
@@ -46,7 +47,11 @@ TEST(ServerConfigTest, NamesTheBadFlag) {
       {"--kv-cache-dtype", [](auto& c) { c.set_kv_cache_dtype("fp8"); }},
       {"--admission", [](auto& c) { c.set_admission("never"); }},
       {"--tensor-parallel", [](auto& c) { c.set_tensor_parallel(0); }},
-      {"--kv-cache-tokens", [](auto& c) { c.set_kv_cache_tokens(0); }},
+      {"--kv-cache-tokens", [](auto& c) { c.set_kv_cache_tokens(-1); }},
+      {"--kv-memory-fraction is 1.5; it must be above 0 and at most 1",
+       [](auto& c) { c.set_kv_memory_fraction(1.5); }},
+      {"--kv-memory-fraction is 0;", [](auto& c) { c.set_kv_memory_fraction(0); }},
+      {"--kv-memory-fraction is nan;", [](auto& c) { c.set_kv_memory_fraction(NAN); }},
       {"--max-json-depth", [](auto& c) { c.set_max_json_depth(0); }},
       {"--max-held-body-bytes", [](auto& c) { c.set_max_held_body_bytes(c.max_body_bytes() - 1); }},
       {"--max-grpc-calls", [](auto& c) { c.set_max_grpc_calls(0); }},
