@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the cuda preset and puts its binaries, the plugin and the shared libraries they need into one
 # archive for a machine that has nothing of ours: only a driver, CUDA 13 and a C library of Debian 12's
-# age or newer. Binaries look for libraries in lib/ beside them.
+# age or newer. Binaries look for libraries in lib/ beside them. The gpu_*.sh scripts, which run there,
+# and the goldens that they need go along.
 #   bundle_cuda.sh [ARCHIVE]   default build/cuda/thresher-cuda.tar.xz
 #   THRESHER_JOBS=N            compiler processes, default the number of cores
 set -euo pipefail
@@ -25,6 +26,11 @@ done
 ldd "${files[@]}" | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libcuda|libcublasLt)\.so' |
   xargs -I{} cp -L {} "$folder/lib/"
+
+mkdir "$folder/golden"
+cp -r tests/golden/models tests/golden/logits "$folder/golden/"
+cp deploy/scripts/gpu_*.sh deploy/scripts/model_parts.sh "$folder/"
+git rev-parse --short HEAD >"$folder/COMMIT" 2>/dev/null || echo unknown >"$folder/COMMIT"
 
 mkdir -p "$(dirname "$archive")"
 tar -C "$folder" -cJf "$archive" .
