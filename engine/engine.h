@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -67,6 +68,9 @@ class Engine {
   virtual absl::StatusOr<std::unique_ptr<RequestHandle>> Submit(GenerationRequest request,
                                                                 StreamListener* listener,
                                                                 std::uint64_t tag) = 0;
+  // Submits all or none, and the scheduler meets them in the same step. `tag` is that of each.
+  virtual absl::StatusOr<std::vector<std::unique_ptr<RequestHandle>>> SubmitTogether(
+      std::vector<GenerationRequest> requests, StreamListener* listener, std::uint64_t tag) = 0;
   // Cancels the open request of that id; NotFound.
   virtual absl::Status Abort(const std::string& request_id) = 0;
 

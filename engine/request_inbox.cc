@@ -15,12 +15,17 @@ std::int64_t PromptTokens(const OpenRequest& request) {
 
 }  // namespace
 
-absl::Status RequestInbox::Submit(std::shared_ptr<OpenRequest> request) {
+absl::Status RequestInbox::Submit(std::span<const std::shared_ptr<OpenRequest>> requests) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!refusal_.ok()) return refusal_;
-  const int num_choices = static_cast<int>(request->choices.size());
+  int num_choices = 0;
+  std::int64_t prompt_tokens = 0;
+  for (const std::shared_ptr<OpenRequest>& request : requests) {
+    num_choices += static_cast<int>(request->choices.size());
+    prompt_tokens += PromptTokens(*request);
+  }
   if (num_choices > limits_.max_queued_requests) {
-    return FieldError("n", absl::StrCat("is ", num_choices, "; the queue holds at most ",
+    return FieldError("n", absl::StrCat("is ", num_choices, " in all; the queue holds at most ",
                                         limits_.max_queued_requests, " choices"));
   }
   if (num_queued_ + num_choices > limits_.max_queued_requests) {
@@ -28,22 +33,25 @@ absl::Status RequestInbox::Submit(std::shared_ptr<OpenRequest> request) {
         absl::StrCat("the queue is full: ", num_queued_, " choices wait, and this request has ",
                      num_choices, "; the limit is ", limits_.max_queued_requests));
   }
-  const std::int64_t prompt_tokens = PromptTokens(*request);
   // An empty queue takes whatever can run at all, else it could never be served.
   if (num_queued_ > 0 && queued_prompt_tokens_ + prompt_tokens > limits_.max_queued_prompt_tokens) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the queue is full: ", queued_prompt_tokens_, " prompt tokens wait, and this request has ",
         prompt_tokens, "; the limit is ", limits_.max_queued_prompt_tokens));
   }
-  const std::string& id = request->request->request_id;
-  if (!id.empty() && !by_id_.try_emplace(id, request).second) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::string& id = requests[i]->request->request_id;
+    if (id.empty() || by_id_.try_emplace(id, requests[i]).second) continue;
+    for (std::size_t j = 0; j < i; ++j) by_id_.erase(requests[j]->request->request_id);
     return FieldError("request_id",
                       absl::StrCat("'", Excerpt(id), "' is in use by an open request"));
   }
   num_queued_ += num_choices;
   queued_prompt_tokens_ += prompt_tokens;
-  open_.emplace(request.get(), request);
-  commands_.push_back({.kind = InboxCommand::Kind::kSubmit, .request = std::move(request)});
+  for (const std::shared_ptr<OpenRequest>& request : requests) {
+    open_.emplace(request.get(), request);
+    commands_.push_back({.kind = InboxCommand::Kind::kSubmit, .request = request});
+  }
   commands_came_.notify_one();
   return absl::OkStatus();
 }

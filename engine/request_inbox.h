@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,10 @@ class RequestInbox final {
   };
   explicit RequestInbox(const Limits& limits) : limits_(limits) {}
 
-  // Callers. Unavailable after Close or Stop; ResourceExhausted if the queue is full, counting what
-  // the scheduler has waiting; FieldError if the request_id is open already.
-  absl::Status Submit(std::shared_ptr<OpenRequest> request);
+  // Callers. All of the requests or none; one Take gets them all. Unavailable after Close or Stop;
+  // ResourceExhausted if the queue is full, counting what the scheduler has waiting; FieldError if
+  // a request_id is open already.
+  absl::Status Submit(std::span<const std::shared_ptr<OpenRequest>> requests);
   // No effect on a request that has ended.
   void Cancel(std::shared_ptr<OpenRequest> request, absl::Status reason);
   void CancelChoice(std::shared_ptr<OpenRequest> request, int choice);

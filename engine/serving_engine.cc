@@ -55,17 +55,40 @@ class ServingEngine final : public Engine {
   absl::StatusOr<std::unique_ptr<RequestHandle>> Submit(GenerationRequest request,
                                                         StreamListener* listener,
                                                         std::uint64_t tag) override {
-    RequestReport rejected;
-    rejected.outcome = RequestOutcome::kRejected;
-    rejected.prompt_tokens = static_cast<int>(request.prompt.size());
-    absl::StatusOr<std::unique_ptr<RequestHandle>> handle = Accept(request, listener, tag);
-    if (!handle.ok() && observer_ != nullptr) {
-      // Not the request's own names: they were not checked.
-      rejected.level = "off";
-      rejected.prefill_policy = rejected.decode_policy = "dense";
-      observer_->OnRequestEnd(rejected);
+    std::vector<GenerationRequest> one;
+    one.push_back(std::move(request));
+    absl::StatusOr<std::vector<std::unique_ptr<RequestHandle>>> handles =
+        SubmitTogether(std::move(one), listener, tag);
+    if (!handles.ok()) return handles.status();
+    return std::move(handles->front());
+  }
+
+  absl::StatusOr<std::vector<std::unique_ptr<RequestHandle>>> SubmitTogether(
+      std::vector<GenerationRequest> requests, StreamListener* listener,
+      std::uint64_t tag) override {
+    std::vector<RequestReport> rejected(requests.size());
+    std::vector<std::shared_ptr<OpenRequest>> opened;
+    absl::Status status;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      rejected[i].prompt_tokens = static_cast<int>(requests[i].prompt.size());
+      if (!status.ok()) continue;
+      absl::StatusOr<std::shared_ptr<OpenRequest>> open = Open(requests[i], listener, tag);
+      if (open.ok()) {
+        opened.push_back(*std::move(open));
+      } else {
+        status = open.status();
+      }
     }
-    return handle;
+    if (status.ok()) status = inbox_->Submit(opened);
+    if (!status.ok()) {
+      ReportRejected(rejected);
+      return status;
+    }
+    std::vector<std::unique_ptr<RequestHandle>> handles;
+    for (std::shared_ptr<OpenRequest>& open : opened) {
+      handles.push_back(std::make_unique<StreamHandle>(inbox_, std::move(open)));
+    }
+    return handles;
   }
 
   absl::Status Abort(const std::string& request_id) override {
@@ -105,9 +128,20 @@ class ServingEngine final : public Engine {
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<RequestHandle>> Accept(GenerationRequest& request,
-                                                        StreamListener* listener,
-                                                        std::uint64_t tag) {
+  void ReportRejected(std::vector<RequestReport>& reports) {
+    if (observer_ == nullptr) return;
+    for (RequestReport& rejected : reports) {
+      rejected.outcome = RequestOutcome::kRejected;
+      // Not the request's own names: they were not checked.
+      rejected.level = "off";
+      rejected.prefill_policy = rejected.decode_policy = "dense";
+      observer_->OnRequestEnd(rejected);
+    }
+  }
+
+  // The request checked and with all that its steps need; its parts are moved from.
+  absl::StatusOr<std::shared_ptr<OpenRequest>> Open(GenerationRequest& request,
+                                                    StreamListener* listener, std::uint64_t tag) {
     const RequestLimits limits{parts_.model_config.vocab_size, parts_.max_model_len,
                                parts_.attention.get()};
     if (absl::Status status = ValidateRequest(request, limits); !status.ok()) return status;
@@ -126,8 +160,7 @@ class ServingEngine final : public Engine {
     Normalise(request);
     open->sampling = PrepareSampling(request, std::max(1, open->max_generated));
     open->request = std::make_shared<const GenerationRequest>(std::move(request));
-    if (absl::Status status = inbox_->Submit(open); !status.ok()) return status;
-    return std::make_unique<StreamHandle>(inbox_, std::move(open));
+    return open;
   }
 
   // What SequenceStart promises to runners.

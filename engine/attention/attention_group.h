@@ -46,6 +46,11 @@ class AttentionGroup final {
            mechanism_ == AttentionMechanism::kRanked;
   }
 
+  // Of the planned step if the group's selection is the same in every such step; else 0.
+  std::uint64_t launch_key() const {
+    return mechanism_ == AttentionMechanism::kAll ? plan_.launch_key : 0;
+  }
+
   // Null: nobody looks. Outlives the steps that it sees.
   void ObserveLists(BlockListObserver* observer) { list_observer_ = observer; }
 

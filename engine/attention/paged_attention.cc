@@ -89,6 +89,17 @@ bool PagedAttention::decodes_sparsely() const {
   });
 }
 
+std::uint64_t PagedAttention::launch_key() const {
+  std::uint64_t key = 0;
+  for (const std::unique_ptr<AttentionGroup>& group : groups_) {
+    if (group->empty()) continue;
+    if (key != 0 || group->phase() != AttentionPhase::kDecode) return 0;
+    key = group->launch_key();
+    if (key == 0) return 0;
+  }
+  return key;
+}
+
 absl::Status PagedAttention::SetShadowPass(ShadowPass pass, Stream& stream) {
   pass_ = pass;
   if (pass == ShadowPass::kNone) return absl::OkStatus();

@@ -44,6 +44,9 @@ class PagedAttention final : public StepAttention {
   // Whether a sequence of the planned step decodes above thresholds, so that comparing it with
   // dense attention says something.
   bool decodes_sparsely() const;
+  // AttentionPlan::launch_key of the planned step's attention if all its sequences decode densely,
+  // so that captured layers of one step serve another of equal key; else 0.
+  std::uint64_t launch_key() const;
   // How the layers that follow run; Plan sets kNone. Others need shadow_interval in the settings.
   absl::Status SetShadowPass(ShadowPass pass, Stream& stream);
   // For evaluation, with steps of one sequence: writes each thresholded row's survivors to

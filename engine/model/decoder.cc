@@ -69,7 +69,8 @@ absl::Status Decoder::CheckInputs(const BatchInputs& inputs) const {
                                                    inputs.slot_mapping.size(), " slots"));
   }
   for (std::size_t i = 0; i < n; ++i) {
-    if (inputs.token_ids[i] < 0 || inputs.token_ids[i] >= config_.vocab_size) {
+    // Below 0 stands a drawn token, which the ops know.
+    if (inputs.token_ids[i] >= config_.vocab_size) {
       return absl::InvalidArgumentError(absl::StrCat("token id ", inputs.token_ids[i],
                                                      "; the vocabulary has ", config_.vocab_size));
     }

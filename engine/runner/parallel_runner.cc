@@ -59,12 +59,18 @@ class ParallelRunner final : public ModelRunner {
     Step& step = steps_[num_launched_++ % 2];
     step = {&input, &output};
     return StepTicket{workers_.Post([this, &step](int rank) {
-      return ranks_[static_cast<std::size_t>(rank)]->RunStep(*step.input, *step.output);
+      return ranks_[static_cast<std::size_t>(rank)]->QueueStep(*step.input, *step.output);
     })};
   }
 
+  // Devices may still be at work when the workers are done, which by then queue the next step.
   absl::Status Wait(StepTicket ticket) override {
-    return workers_.Wait(static_cast<std::int64_t>(ticket));
+    absl::Status status = workers_.Wait(static_cast<std::int64_t>(ticket));
+    for (const std::unique_ptr<RankRunner>& rank : ranks_) {
+      if (status.ok()) status = rank->FinishStep();
+    }
+    if (!status.ok()) workers_.Fail(status);
+    return status;
   }
 
  private:

@@ -27,6 +27,8 @@ class SequenceSampler final {
  public:
   explicit SequenceSampler(const SequenceStart& start);
 
+  // Whether Accept must have seen every token before the next one is drawn: a penalty is on.
+  bool counts_tokens() const { return counts_tokens_; }
   // For the token at `position`, counted from the prompt's first. Borrows from the sampler until
   // its next call.
   SamplingRow RowFor(int position);
@@ -39,7 +41,7 @@ class SequenceSampler final {
   const std::shared_ptr<const GenerationRequest> request_;
   const std::shared_ptr<const PreparedSampling> prepared_;
   const std::uint32_t choice_index_;
-  const bool counts_tokens_;        // a penalty is on
+  const bool counts_tokens_;
   std::vector<TokenId> generated_;  // empty unless counts_tokens_
   std::vector<TokenCount> counts_;  // ascending by token
 };

@@ -34,6 +34,16 @@ void StepBatch::Build(const StepPlan& plan, std::span<const TokenId> last_tokens
     row_start_.push_back(num_rows);
     if (sequence.samples) sample_rows_.push_back(num_rows - 1);
   }
+  num_samples_ = sample_rows_.size();
+}
+
+void StepBatch::PadTo(int num_rows) {
+  for (auto row = static_cast<int>(token_ids_.size()); row < num_rows; ++row) {
+    token_ids_.push_back(0);
+    positions_.push_back(0);
+    slot_mapping_.push_back(-1);
+    sample_rows_.push_back(row);
+  }
 }
 
 }  // namespace thresher

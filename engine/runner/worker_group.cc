@@ -40,6 +40,13 @@ absl::Status WorkerGroup::Wait(std::int64_t task_number) {
   return failure_;
 }
 
+void WorkerGroup::Fail(const absl::Status& error) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!failure_.ok()) return;
+  failure_ = error;
+  if (on_failure_) on_failure_();
+}
+
 void WorkerGroup::RunRank(int rank) {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {

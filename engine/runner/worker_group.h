@@ -30,6 +30,8 @@ class WorkerGroup final {
   std::int64_t Post(Task task);
   // Blocks until every rank has run or skipped the task. The group's first error, if it has one.
   absl::Status Wait(std::int64_t task_number);
+  // As if a rank had failed with this error, which is the group's unless it has one.
+  void Fail(const absl::Status& error);
   // Post and Wait. Not while other tasks are unfinished.
   absl::Status Run(Task task) { return Wait(Post(std::move(task))); }
 

@@ -18,6 +18,12 @@ class CpuStream final : public Stream {
   absl::Status Synchronize() override { return absl::OkStatus(); }
 };
 
+class CpuEvent final : public DeviceEvent {
+ public:
+  absl::Status Record(Stream&) override { return absl::OkStatus(); }
+  absl::Status Wait() override { return absl::OkStatus(); }
+};
+
 // The system would promise more and end the process when it is touched.
 std::size_t PhysicalBytes() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -65,6 +71,17 @@ absl::StatusOr<DeviceBuffer> CpuDevice::Allocate(std::size_t bytes) {
 
 absl::StatusOr<std::unique_ptr<Stream>> CpuDevice::CreateStream() {
   return std::make_unique<CpuStream>();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceEvent>> CpuDevice::CreateEvent() {
+  return std::make_unique<CpuEvent>();
+}
+
+absl::StatusOr<DeviceBuffer> CpuDevice::AllocateHost(std::size_t bytes) { return Allocate(bytes); }
+
+absl::StatusOr<std::unique_ptr<CapturedWork>> CpuDevice::Capture(
+    Stream&, absl::FunctionRef<absl::Status()>) {
+  return absl::UnimplementedError("work on the CPU runs in the caller and cannot be captured");
 }
 
 absl::Status CpuDevice::CopyToDevice(const void* from, void* to, std::size_t bytes) {

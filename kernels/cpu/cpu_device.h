@@ -17,6 +17,11 @@ class CpuDevice final : public Device {
   absl::StatusOr<DeviceMemory> Memory() override;
   absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> CreateEvent() override;
+  absl::StatusOr<DeviceBuffer> AllocateHost(std::size_t bytes) override;
+  bool captures_work() const override { return false; }
+  absl::StatusOr<std::unique_ptr<CapturedWork>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> queue) override;
   absl::Status CopyToDevice(const void* from, void* to, std::size_t bytes) override;
   absl::Status CopyToHost(const void* from, void* to, std::size_t bytes) override;
 

@@ -27,7 +27,13 @@ DType CpuTransformerOps::gemm_input_dtype() const { return CpuGemmInputDType(gem
 
 absl::Status CpuTransformerOps::Reserve(std::int64_t max_rows) {
   for (SamplingScratch& scratch : sampling_) scratch.Reserve(max_vocab_);
+  ids_.reserve(static_cast<std::size_t>(max_rows));
   return gemm_scratch_.Reserve(max_rows, max_cols_);
+}
+
+absl::Status CpuTransformerOps::ReserveDraws(int max_draws) {
+  drawn_.assign(static_cast<std::size_t>(max_draws), 0);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> CpuTransformerOps::PackWeight(
@@ -50,7 +56,14 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CpuTransformerOps::PackEmbedding(
 // The weights that these ops are given are those that these ops made, so the casts hold.
 absl::Status CpuTransformerOps::Embed(const PackedWeight& table, std::span<const std::int32_t> ids,
                                       TensorView out, Stream&) {
-  return EmbedRows(static_cast<const CpuWeight&>(table), ids, out, team_);
+  // A draw that there is no room for stays negative, and is refused.
+  ids_.assign(ids.begin(), ids.end());
+  const auto num_draws = static_cast<std::int64_t>(drawn_.size());
+  for (std::int32_t& id : ids_) {
+    const std::int64_t draw = -1 - std::int64_t{id};
+    if (draw >= 0 && draw < num_draws) id = drawn_[static_cast<std::size_t>(draw)];
+  }
+  return EmbedRows(static_cast<const CpuWeight&>(table), ids_, out, team_);
 }
 
 absl::Status CpuTransformerOps::MatMul(TensorView x, const PackedWeight& weight, TensorView bias,
@@ -121,7 +134,7 @@ absl::Status CpuTransformerOps::GatherRows(TensorView x, std::span<const std::in
 
 absl::Status CpuTransformerOps::Sample(TensorView logits, std::span<const SamplingRow> rows,
                                        std::span<SampledToken> out, Stream&) {
-  absl::Status status = CheckSample(logits, rows, out);
+  absl::Status status = CheckSample(logits, rows, static_cast<int>(drawn_.size()), out);
   if (!status.ok()) return status;
   const auto num_rows = static_cast<std::int64_t>(rows.size());
   const std::int64_t vocab = logits.shape[1];
@@ -132,6 +145,9 @@ absl::Status CpuTransformerOps::Sample(TensorView logits, std::span<const Sampli
             ? NoToken(bad_field)
             : SampleRow(row_ops_, {logits.as<float>() + i * vocab, static_cast<std::size_t>(vocab)},
                         rows[i], sampling_[thread]);
+    if (rows[i].draw >= 0) {
+      drawn_[static_cast<std::size_t>(rows[i].draw)] = out[i].valid ? out[i].token : 0;
+    }
   });
   return status;
 }

@@ -23,6 +23,8 @@ class CpuTransformerOps final : public TransformerOps {
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackWeight(
       std::span<const WeightSource> parts) override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackEmbedding(const WeightSource& source) override;
+  absl::Status Stage(const StepArrays&, Stream&) override { return absl::OkStatus(); }
+  absl::Status ReserveDraws(int max_draws) override;
   absl::Status Embed(const PackedWeight& table, std::span<const std::int32_t> ids, TensorView out,
                      Stream& stream) override;
   absl::Status MatMul(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out,
@@ -53,6 +55,8 @@ class CpuTransformerOps final : public TransformerOps {
   std::int64_t max_cols_ = 0;              // widest weight packed so far
   std::int64_t max_vocab_ = 0;             // longest table so far: no row of logits is longer
   std::vector<SamplingScratch> sampling_;  // one a thread
+  std::vector<std::int32_t> drawn_;        // [max_draws]
+  std::vector<std::int32_t> ids_;          // of a call with drawn tokens
 };
 
 }  // namespace thresher

@@ -11,7 +11,7 @@ absl::Status EmbedRows(const CpuWeight& table, std::span<const std::int32_t> ids
   if (!forms.table.has_value()) {
     return absl::InvalidArgumentError("embedding table is a weight packed for products");
   }
-  if (absl::Status status = CheckEmbed(forms.rows, forms.cols, ids, out); !status.ok()) {
+  if (absl::Status status = CheckEmbed(forms.rows, forms.cols, ids, 0, out); !status.ok()) {
     return status;
   }
   const auto count = static_cast<std::int64_t>(ids.size());

@@ -24,6 +24,37 @@ absl::StatusOr<DeviceMemory> CudaDevice::Memory() {
                       .free_bytes = static_cast<std::int64_t>(free_bytes)};
 }
 
+namespace {
+
+class CudaEvent final : public DeviceEvent {
+ public:
+  explicit CudaEvent(cudaEvent_t handle) : handle_(handle) {}
+  ~CudaEvent() override { cudaEventDestroy(handle_); }
+  absl::Status Record(Stream& stream) override {
+    return CudaStatus(cudaEventRecord(handle_, HandleOf(stream)), "cudaEventRecord");
+  }
+  absl::Status Wait() override {
+    return CudaStatus(cudaEventSynchronize(handle_), "cudaEventSynchronize");
+  }
+
+ private:
+  cudaEvent_t handle_;
+};
+
+class CudaGraph final : public CapturedWork {
+ public:
+  explicit CudaGraph(cudaGraphExec_t handle) : handle_(handle) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(handle_); }
+  absl::Status Launch(Stream& stream) override {
+    return CudaStatus(cudaGraphLaunch(handle_, HandleOf(stream)), "cudaGraphLaunch");
+  }
+
+ private:
+  cudaGraphExec_t handle_;
+};
+
+}  // namespace
+
 // cudaMalloc aligns to 256 bytes at least. No bytes still make a buffer, so that a view of it has
 // an address.
 absl::StatusOr<DeviceBuffer> CudaDevice::Allocate(std::size_t bytes) {
@@ -43,6 +74,49 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::CreateStream() {
   const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   if (error != cudaSuccess) return CudaStatus(error, "cudaStreamCreateWithFlags");
   return std::make_unique<CudaStream>(stream);
+}
+
+// The thread sleeps while it waits: spinning would take a core from those that plan and publish.
+absl::StatusOr<std::unique_ptr<DeviceEvent>> CudaDevice::CreateEvent() {
+  if (absl::Status status = Bind(); !status.ok()) return status;
+  cudaEvent_t event = nullptr;
+  const cudaError_t error =
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync);
+  if (error != cudaSuccess) return CudaStatus(error, "cudaEventCreateWithFlags");
+  return std::make_unique<CudaEvent>(event);
+}
+
+absl::StatusOr<DeviceBuffer> CudaDevice::AllocateHost(std::size_t bytes) {
+  if (absl::Status status = Bind(); !status.ok()) return status;
+  void* memory = nullptr;
+  const cudaError_t error = cudaMallocHost(&memory, bytes == 0 ? 1 : bytes);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    return CudaStatus(error, absl::StrCat("allocating ", bytes, " bytes of page-locked memory"));
+  }
+  return DeviceBuffer(memory, bytes, [](void* pointer, std::size_t) { cudaFreeHost(pointer); });
+}
+
+absl::StatusOr<std::unique_ptr<CapturedWork>> CudaDevice::Capture(
+    Stream& stream, absl::FunctionRef<absl::Status()> queue) {
+  const cudaStream_t handle = HandleOf(stream);
+  // Other threads may go on to use the device in any way.
+  cudaError_t error = cudaStreamBeginCapture(handle, cudaStreamCaptureModeThreadLocal);
+  if (error != cudaSuccess) return CudaStatus(error, "cudaStreamBeginCapture");
+  const absl::Status queued = queue();
+  cudaGraph_t graph = nullptr;
+  error = cudaStreamEndCapture(handle, &graph);
+  cudaGraphExec_t executable = nullptr;
+  if (queued.ok() && error == cudaSuccess) {
+    error = cudaGraphInstantiate(&executable, graph, 0);
+  }
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (!queued.ok()) {
+    cudaGetLastError();  // What broke off a capture must not fail the next launch.
+    return queued;
+  }
+  if (error != cudaSuccess) return CudaStatus(error, "capturing a graph");
+  return std::make_unique<CudaGraph>(executable);
 }
 
 absl::Status CudaDevice::CopyToDevice(const void* from, void* to, std::size_t bytes) {

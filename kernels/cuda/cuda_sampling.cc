@@ -34,22 +34,18 @@ void AppendList(std::span<const T> list, std::vector<T>& all, std::int32_t& begi
 
 }  // namespace
 
-CudaSampling::~CudaSampling() {
-  if (host_results_ != nullptr) cudaFreeHost(host_results_);
-}
-
 absl::Status CudaSampling::Sample(const TensorView& logits, std::span<const SamplingRow> rows,
-                                  std::span<SampledToken> out, cudaStream_t stream) {
+                                  std::int32_t* drawn, std::span<SampledToken> out,
+                                  cudaStream_t stream) {
   rows_.clear();
-  bad_fields_.clear();
   counts_.clear();
   bias_.clear();
   banned_.clear();
   for (const SamplingRow& row : rows) {
-    bad_fields_.push_back(BadField(row, logits.shape[1]));
     SamplingRowLaunch& launch = rows_.emplace_back();
-    launch.skips = bad_fields_.back() != nullptr ? 1 : 0;
-    if (launch.skips != 0) continue;
+    launch.draw = row.draw;
+    launch.bad_field = BadField(row, logits.shape[1]);
+    if (launch.bad_field != nullptr) continue;
     launch.temperature = row.temperature;
     launch.top_k = row.top_k;
     launch.top_p = row.top_p;
@@ -63,25 +59,23 @@ absl::Status CudaSampling::Sample(const TensorView& logits, std::span<const Samp
     AppendList(row.logit_bias, bias_, launch.bias_begin, launch.bias_end);
     AppendList(row.banned, banned_, launch.banned_begin, launch.banned_end);
   }
-  return Run(logits, out, stream);
+  return Run(logits, drawn, out, stream);
 }
 
 absl::Status CudaSampling::Score(const TensorView& logits, std::span<const std::int32_t> targets,
                                  std::span<const int> num_top, std::span<SampledToken> out,
                                  cudaStream_t stream) {
   rows_.clear();
-  bad_fields_.clear();
   counts_.clear();
   bias_.clear();
   banned_.clear();
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    bad_fields_.push_back(BadScoreField(targets[i], num_top[i], logits.shape[1]));
     SamplingRowLaunch& launch = rows_.emplace_back();
-    launch.skips = bad_fields_.back() != nullptr ? 1 : 0;
+    launch.bad_field = BadScoreField(targets[i], num_top[i], logits.shape[1]);
     launch.target = targets[i];
     launch.num_top_logprobs = num_top[i];
   }
-  return Run(logits, out, stream);
+  return Run(logits, nullptr, out, stream);
 }
 
 absl::Status CudaSampling::MakeRoom(std::size_t num_rows) {
@@ -90,18 +84,12 @@ absl::Status CudaSampling::MakeRoom(std::size_t num_rows) {
   const std::size_t capacity = std::bit_ceil(num_rows) * sizeof(SampledToken);
   absl::StatusOr<DeviceBuffer> results = device_.Allocate(capacity);
   if (!results.ok()) return results.status();
-  if (host_results_ != nullptr) cudaFreeHost(std::exchange(host_results_, nullptr));
-  void* host = nullptr;
-  if (const cudaError_t error = cudaMallocHost(&host, capacity); error != cudaSuccess) {
-    return CudaStatus(error, "cudaMallocHost");
-  }
-  host_results_ = static_cast<SampledToken*>(host);
   results_ = *std::move(results);
   return absl::OkStatus();
 }
 
-absl::Status CudaSampling::Run(const TensorView& logits, std::span<SampledToken> out,
-                               cudaStream_t stream) {
+absl::Status CudaSampling::Run(const TensorView& logits, std::int32_t* drawn,
+                               std::span<SampledToken> out, cudaStream_t stream) {
   if (rows_.empty()) return absl::OkStatus();
   if (absl::Status status = MakeRoom(rows_.size()); !status.ok()) return status;
   packed_.clear();
@@ -118,19 +106,15 @@ absl::Status CudaSampling::Run(const TensorView& logits, std::span<SampledToken>
   launch.bias = reinterpret_cast<const TokenBias*>(*memory + bias);
   launch.banned = reinterpret_cast<const std::int32_t*>(*memory + banned);
   launch.out = static_cast<SampledToken*>(results_.get());
+  launch.drawn = drawn;
   launch.num_rows = static_cast<std::int32_t>(rows_.size());
   launch.vocab = static_cast<std::int32_t>(logits.shape[1]);
   cudaError_t error = LaunchSampling(launch, stream);
   if (error == cudaSuccess) {
-    error = cudaMemcpyAsync(host_results_, results_.get(), rows_.size() * sizeof(SampledToken),
+    error = cudaMemcpyAsync(out.data(), results_.get(), rows_.size() * sizeof(SampledToken),
                             cudaMemcpyDeviceToHost, stream);
   }
-  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
-  if (error != cudaSuccess) return CudaStatus(error, "sampling");
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = bad_fields_[i] != nullptr ? NoToken(bad_fields_[i]) : host_results_[i];
-  }
-  return absl::OkStatus();
+  return CudaStatus(error, "sampling");
 }
 
 }  // namespace thresher

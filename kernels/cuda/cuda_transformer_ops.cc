@@ -1,6 +1,7 @@
 #include "kernels/cuda/cuda_transformer_ops.h"
 
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/cuda_status.h"
 #include "kernels/cuda/cuda_weight.h"
@@ -31,6 +32,25 @@ absl::Status CudaTransformerOps::Reserve(std::int64_t max_rows) {
   return status;
 }
 
+absl::Status CudaTransformerOps::Stage(const StepArrays& arrays, Stream& stream) {
+  const cudaStream_t handle = HandleOf(stream);
+  absl::Status status = ids_.Of(arrays.ids, handle).status();
+  if (status.ok()) status = positions_.Of(arrays.positions, handle).status();
+  if (status.ok()) status = slots_.Of(arrays.slot_mapping, handle).status();
+  if (status.ok()) status = rows_.Of(arrays.rows, handle).status();
+  return status;
+}
+
+absl::Status CudaTransformerOps::ReserveDraws(int max_draws) {
+  const auto bytes = static_cast<std::size_t>(max_draws) * sizeof(std::int32_t);
+  absl::StatusOr<DeviceBuffer> drawn = device_.Allocate(bytes);
+  if (!drawn.ok()) return drawn.status();
+  const std::vector<std::int32_t> zeros(static_cast<std::size_t>(max_draws));
+  drawn_ = *std::move(drawn);
+  max_draws_ = max_draws;
+  return device_.CopyToDevice(zeros.data(), drawn_.get(), bytes);
+}
+
 absl::StatusOr<std::unique_ptr<PackedWeight>> CudaTransformerOps::PackWeight(
     std::span<const WeightSource> parts) {
   absl::StatusOr<std::unique_ptr<CudaWeight>> weight = PackCudaWeight(parts, input_dtype_, device_);
@@ -53,11 +73,12 @@ absl::Status CudaTransformerOps::Embed(const PackedWeight& table, std::span<cons
   if (weight.use() != CudaWeight::Use::kLookUp) {
     return absl::InvalidArgumentError("embedding table is a weight packed for products");
   }
-  absl::Status status = CheckEmbed(weight.rows(), weight.cols(), ids, out);
+  absl::Status status = CheckEmbed(weight.rows(), weight.cols(), ids, max_draws_, out);
   if (!status.ok()) return status;
   const absl::StatusOr<const std::int32_t*> rows = ids_.Of(ids, HandleOf(stream));
   if (!rows.ok()) return rows.status();
-  return CudaStatus(LaunchGatherRows(weight.memory(), weight.dtype(), *rows, out.shape[0],
+  return CudaStatus(LaunchGatherRows(weight.memory(), weight.dtype(), *rows,
+                                     static_cast<const std::int32_t*>(drawn_.get()), out.shape[0],
                                      out.shape[1], out.as<float>(), HandleOf(stream)),
                     "embedding");
 }
@@ -131,15 +152,18 @@ absl::Status CudaTransformerOps::GatherRows(TensorView x, std::span<const std::i
   if (absl::Status status = CheckGatherRows(x, rows, out); !status.ok()) return status;
   const absl::StatusOr<const std::int32_t*> there = rows_.Of(rows, HandleOf(stream));
   if (!there.ok()) return there.status();
-  return CudaStatus(LaunchGatherRows(x.data, DType::kF32, *there, out.shape[0], out.shape[1],
-                                     out.as<float>(), HandleOf(stream)),
+  return CudaStatus(LaunchGatherRows(x.data, DType::kF32, *there, nullptr, out.shape[0],
+                                     out.shape[1], out.as<float>(), HandleOf(stream)),
                     "gather_rows");
 }
 
 absl::Status CudaTransformerOps::Sample(TensorView logits, std::span<const SamplingRow> rows,
                                         std::span<SampledToken> out, Stream& stream) {
-  if (absl::Status status = CheckSample(logits, rows, out); !status.ok()) return status;
-  return sampling_.Sample(logits, rows, out, HandleOf(stream));
+  if (absl::Status status = CheckSample(logits, rows, max_draws_, out); !status.ok()) {
+    return status;
+  }
+  return sampling_.Sample(logits, rows, static_cast<std::int32_t*>(drawn_.get()), out,
+                          HandleOf(stream));
 }
 
 absl::Status CudaTransformerOps::ScoreTokens(TensorView logits,

@@ -12,8 +12,8 @@
 
 namespace thresher {
 
-// Calls go to one stream at a time: who changes streams synchronises the old one first. Sample and
-// ScoreTokens wait for the stream; nothing else does. `device` and `ring` outlive the ops.
+// Calls go to one stream at a time: who changes streams synchronises the old one first. `device`
+// and `ring` outlive the ops.
 class CudaTransformerOps final : public TransformerOps {
  public:
   // full_precision: weights and inputs of products in f32, without TF32.
@@ -25,6 +25,8 @@ class CudaTransformerOps final : public TransformerOps {
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackWeight(
       std::span<const WeightSource> parts) override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackEmbedding(const WeightSource& source) override;
+  absl::Status Stage(const StepArrays& arrays, Stream& stream) override;
+  absl::Status ReserveDraws(int max_draws) override;
   absl::Status Embed(const PackedWeight& table, std::span<const std::int32_t> ids, TensorView out,
                      Stream& stream) override;
   absl::Status MatMul(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out,
@@ -52,6 +54,8 @@ class CudaTransformerOps final : public TransformerOps {
   std::unique_ptr<CublasLtGemm> gemm_;
   UploadedArray ids_, rows_, positions_, slots_;
   CudaSampling sampling_;
+  DeviceBuffer drawn_;  // [max_draws] i32
+  int max_draws_ = 0;
 };
 
 }  // namespace thresher

@@ -49,12 +49,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    GatherRows(const void* table, DType table_dtype, const std::int32_t* rows, std::int64_t n,
-               std::int64_t c, float* out) {
+    GatherRows(const void* table, DType table_dtype, const std::int32_t* rows,
+               const std::int32_t* drawn, std::int64_t n, std::int64_t c, float* out) {
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n * c; i += step) {
     const std::int64_t row = i / c;
-    out[i] = LoadAs(table_dtype, table, (rows[row] - row) * c + i);
+    const std::int32_t from = rows[row] >= 0 ? rows[row] : drawn[-1 - rows[row]];
+    out[i] = LoadAs(table_dtype, table, (from - row) * c + i);
   }
 }
 
@@ -85,9 +86,10 @@ cudaError_t LaunchSiluMul(const float* gate_up, std::int64_t n, std::int64_t c, 
 }
 
 cudaError_t LaunchGatherRows(const void* table, DType table_dtype, const std::int32_t* rows,
-                             std::int64_t n, std::int64_t c, float* out, cudaStream_t stream) {
+                             const std::int32_t* drawn, std::int64_t n, std::int64_t c, float* out,
+                             cudaStream_t stream) {
   if (n * c == 0) return cudaSuccess;
-  GatherRows<<<BlocksFor(n * c), kThreads, 0, stream>>>(table, table_dtype, rows, n, c, out);
+  GatherRows<<<BlocksFor(n * c), kThreads, 0, stream>>>(table, table_dtype, rows, drawn, n, c, out);
   return cudaGetLastError();
 }
 

@@ -20,9 +20,11 @@ cudaError_t LaunchRmsNorm(const float* x, float* residual, const float* weight, 
 cudaError_t LaunchSiluMul(const float* gate_up, std::int64_t n, std::int64_t c, DType out_dtype,
                           void* out, cudaStream_t stream);
 
-// out[i] = table[rows[i]]: table [any, c] f32 or bf16, rows [n], out [n, c] f32.
+// out[i] = table[rows[i]]: table [any, c] f32 or bf16, rows [n], out [n, c] f32. A negative row is
+// that of the token drawn[−1 − row].
 cudaError_t LaunchGatherRows(const void* table, DType table_dtype, const std::int32_t* rows,
-                             std::int64_t n, std::int64_t c, float* out, cudaStream_t stream);
+                             const std::int32_t* drawn, std::int64_t n, std::int64_t c, float* out,
+                             cudaStream_t stream);
 
 // out[i] = bias, for each of n rows of c.
 cudaError_t LaunchFillRows(const float* bias, std::int64_t n, std::int64_t c, float* out,

@@ -305,19 +305,19 @@ __global__ void __launch_bounds__(kThreads) SampleRows(SamplingLaunch a) {
   __shared__ Scratch scratch;
   const SamplingRowLaunch row = a.rows[blockIdx.x];
   SampledToken& out = a.out[blockIdx.x];
-  if (row.skips != 0) return;
-  float* logits = a.logits + std::int64_t{blockIdx.x} * a.vocab;
-  ApplyBiasesAndPenalties(a, row, logits);
-  const bool valid = IsValid(logits, a.vocab);
   if (threadIdx.x == 0) {
-    out.valid = valid;
-    out.bad_field = nullptr;
+    out.valid = false;
+    out.bad_field = row.bad_field;
     out.logprob = 0;
     out.rank = 0;
     out.num_top = 0;
     out.token = -1;
+    if (row.draw >= 0) a.drawn[row.draw] = 0;
   }
-  if (!valid) return;
+  if (row.bad_field != nullptr) return;
+  float* logits = a.logits + std::int64_t{blockIdx.x} * a.vocab;
+  ApplyBiasesAndPenalties(a, row, logits);
+  if (!IsValid(logits, a.vocab)) return;
   float largest = 0;
   int best = 0;
   FindNext(logits, a.vocab, INFINITY, -1, scratch, largest, best);
@@ -328,7 +328,11 @@ __global__ void __launch_bounds__(kThreads) SampleRows(SamplingLaunch a) {
     __syncthreads();
     token = Draw(logits, a.vocab, kept, weights, row.uniform, scratch);
   }
-  if (threadIdx.x == 0) out.token = token;
+  if (threadIdx.x == 0) {
+    out.valid = true;
+    out.token = token;
+    if (row.draw >= 0) a.drawn[row.draw] = token;
+  }
   if (row.num_top_logprobs >= 0) {
     AddLogprobs(logits, a.vocab, largest, token, row.num_top_logprobs, scratch, out);
   }

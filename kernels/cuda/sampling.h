@@ -19,9 +19,10 @@ struct SamplingRowLaunch {
   float presence_penalty = 0;
   float frequency_penalty = 0;
   std::int32_t num_top_logprobs = -1;
-  double uniform = 0;        // in [0, 1): the draw
-  std::int32_t target = -1;  // not negative: score this token instead of drawing one
-  std::int32_t skips = 0;    // not zero: the row is not valid, leave its result alone
+  double uniform = 0;               // in [0, 1): the draw
+  std::int32_t target = -1;         // not negative: score this token instead of drawing one
+  std::int32_t draw = -1;           // where the token is kept, −1: nowhere
+  const char* bad_field = nullptr;  // the host's; not null: the row draws nothing and says this
   std::int32_t counts_begin = 0, counts_end = 0;
   std::int32_t bias_begin = 0, bias_end = 0;
   std::int32_t banned_begin = 0, banned_end = 0;
@@ -35,6 +36,7 @@ struct SamplingLaunch {
   const TokenBias* bias = nullptr;
   const std::int32_t* banned = nullptr;
   SampledToken* out = nullptr;  // [num_rows]
+  std::int32_t* drawn = nullptr;
   std::int32_t num_rows = 0;
   std::int32_t vocab = 0;
 };

@@ -18,6 +18,12 @@ UploadRing::~UploadRing() {
 
 absl::Status UploadRing::Upload(std::span<const std::byte> bytes, void* to, cudaStream_t stream) {
   if (bytes.empty()) return absl::OkStatus();
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &capture) == cudaSuccess &&
+      capture != cudaStreamCaptureStatusNone) {
+    // Replays would read what the slot holds by then.
+    return absl::InternalError("an array that was not staged is uploaded while work is captured");
+  }
   Slot& slot = slots_[next_++ % slots_.size()];
   cudaError_t error = cudaSuccess;
   if (slot.copied == nullptr) {

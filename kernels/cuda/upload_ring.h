@@ -33,7 +33,7 @@ class UploadRing final {
     std::size_t capacity = 0;
     cudaEvent_t copied = nullptr;
   };
-  std::array<Slot, 16> slots_;
+  std::array<Slot, 32> slots_;
   std::size_t next_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -52,6 +53,26 @@ class Stream {
   virtual absl::Status Synchronize() = 0;
 };
 
+// A point in a stream's work that a host thread can wait for, another one than the stream's too. A
+// thread may record it anew while no other waits.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+  // After all work that the stream has been given so far.
+  virtual absl::Status Record(Stream& stream) = 0;
+  // Blocks until that work is done; at once if nothing was recorded. The first device error.
+  virtual absl::Status Wait() = 0;
+};
+
+// Work that was captured from a stream: the same calls with the same arguments, at the cost of one.
+// It holds addresses, so every tensor and workspace of those calls outlives it, and reads what lies
+// there when it runs.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  virtual absl::Status Launch(Stream& stream) = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -63,6 +84,15 @@ class Device {
   // ResourceExhausted if the memory cannot be had; names the bytes asked for.
   virtual absl::StatusOr<DeviceBuffer> Allocate(std::size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream() = 0;
+  virtual absl::StatusOr<std::unique_ptr<DeviceEvent>> CreateEvent() = 0;
+  // Host memory that the device reads and writes while the host goes on, aligned to 256 bytes.
+  virtual absl::StatusOr<DeviceBuffer> AllocateHost(std::size_t bytes) = 0;
+  // Whether Capture can be called. Where work runs in the caller there is nothing to capture.
+  virtual bool captures_work() const = 0;
+  // Records what `queue` gives to the stream instead of running it. `queue` allocates nothing,
+  // waits for nothing and uploads nothing (see TransformerOps::Stage). Its error, or the device's.
+  virtual absl::StatusOr<std::unique_ptr<CapturedWork>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> queue) = 0;
   // Copy `bytes` between host memory and this device's, and wait until they have arrived. They do
   // not wait for work queued on streams: synchronise those that use the memory first. For set-up
   // and tests, never in a step.

@@ -95,6 +95,9 @@ struct AttentionPlan {
   std::int32_t num_blocks = 0;  // 1 + the largest block id in the tables
   std::int32_t num_rows = 0;    // 1 + the last row of q that a query has
   void* workspace = nullptr;    // the kernel's own
+  // Plans in the same workspace whose keys are equal and not 0 are launched alike: a captured Run
+  // of one carries out the other.
+  std::uint64_t launch_key = 0;
 };
 
 // Thread rule: one caller at a time; Run uses all threads of the device. Bitwise deterministic, and

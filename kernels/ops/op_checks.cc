@@ -118,7 +118,7 @@ absl::Status CheckGatherRows(const TensorView& x, std::span<const std::int32_t> 
 }
 
 absl::Status CheckEmbed(std::int64_t num_rows, std::int64_t num_cols,
-                        std::span<const std::int32_t> ids, const TensorView& out) {
+                        std::span<const std::int32_t> ids, int max_draws, const TensorView& out) {
   const auto count = static_cast<std::int64_t>(ids.size());
   if (out.dtype != DType::kF32 || out.rank != 2 || out.shape[0] != count ||
       out.shape[1] != num_cols) {
@@ -126,21 +126,25 @@ absl::Status CheckEmbed(std::int64_t num_rows, std::int64_t num_cols,
         absl::StrCat("embedding out is ", ToString(out), ", not f32[", count, ", ", num_cols, "]"));
   }
   for (const std::int32_t id : ids) {
-    if (id < 0 || id >= num_rows) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("embedding id ", id, " is not within ", num_rows, " rows"));
+    if (id < -max_draws || id >= num_rows) {
+      return absl::InvalidArgumentError(absl::StrCat("embedding id ", id, " is not within ",
+                                                     num_rows, " rows and ", max_draws, " draws"));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckSample(const TensorView& logits, std::span<const SamplingRow> rows,
+absl::Status CheckSample(const TensorView& logits, std::span<const SamplingRow> rows, int max_draws,
                          std::span<const SampledToken> out) {
   const auto num_rows = static_cast<std::int64_t>(rows.size());
   absl::Status status =
       CheckTensor("sample", "logits", logits, {DType::kF32}, {num_rows, kAnySize});
   if (!status.ok()) return status;
-  return CheckCount("sample", "out.size", static_cast<std::int64_t>(out.size()), num_rows);
+  status = CheckCount("sample", "out.size", static_cast<std::int64_t>(out.size()), num_rows);
+  for (const SamplingRow& row : rows) {
+    if (status.ok()) status = CheckRange("sample", "draw", row.draw, -1, max_draws - 1);
+  }
+  return status;
 }
 
 absl::Status CheckScoreTokens(const TensorView& logits, std::span<const std::int32_t> targets,

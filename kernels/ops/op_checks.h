@@ -29,9 +29,10 @@ absl::Status CheckAddRmsNorm(const TensorView& x, const TensorView& residual,
 absl::Status CheckSiluMul(const TensorView& gate_up, const TensorView& out);
 absl::Status CheckGatherRows(const TensorView& x, std::span<const std::int32_t> rows,
                              const TensorView& out);
+// `max_draws`: of TransformerOps::ReserveDraws; 0: every id must be a row.
 absl::Status CheckEmbed(std::int64_t num_rows, std::int64_t num_cols,
-                        std::span<const std::int32_t> ids, const TensorView& out);
-absl::Status CheckSample(const TensorView& logits, std::span<const SamplingRow> rows,
+                        std::span<const std::int32_t> ids, int max_draws, const TensorView& out);
+absl::Status CheckSample(const TensorView& logits, std::span<const SamplingRow> rows, int max_draws,
                          std::span<const SampledToken> out);
 absl::Status CheckScoreTokens(const TensorView& logits, std::span<const std::int32_t> targets,
                               std::span<const int> num_top, std::span<const SampledToken> out);

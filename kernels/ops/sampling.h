@@ -41,7 +41,13 @@ struct SamplingRow {
   std::span<const TokenCount> counts = {};     // ascending by token
   std::span<const TokenBias> logit_bias = {};  // ascending by token
   std::span<const std::int32_t> banned = {};   // e.g. end tokens below min_tokens
+  // Where the device keeps the token for a later Embed, see DrawnToken; −1: nowhere.
+  std::int32_t draw = -1;
 };
+
+// The id by which Embed takes the token that was kept last at `draw`, which the host need not have
+// seen. A row that drew nothing keeps token 0.
+constexpr std::int32_t DrawnToken(std::int32_t draw) { return -1 - draw; }
 
 struct TokenLogprob {
   std::int32_t token = 0;

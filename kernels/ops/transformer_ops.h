@@ -46,6 +46,14 @@ struct QkNorm {
   float epsilon = 0;
 };
 
+// The host arrays of a step's calls: what Embed, RotateAndAppend and GatherRows will be given.
+struct StepArrays {
+  std::span<const std::int32_t> ids;
+  std::span<const std::int32_t> positions;
+  std::span<const std::int64_t> slot_mapping;
+  std::span<const std::int32_t> rows;
+};
+
 // Stream-ordered. Every call checks dtypes and shapes once (InvalidArgument naming the tensor) and
 // allocates nothing; scratch is sized by Reserve. One thread at a time.
 class TransformerOps {
@@ -67,7 +75,15 @@ class TransformerOps {
   virtual absl::StatusOr<std::unique_ptr<PackedWeight>> PackEmbedding(
       const WeightSource& source) = 0;
 
-  // out[i] = table[ids[i]].   ids [n] i32, out [n, cols] f32
+  // Brings the arrays to the device, so that calls with equal ones upload nothing, and captured
+  // calls read the new ones. Arrays no longer than Reserve's max_rows. Nothing on the CPU.
+  virtual absl::Status Stage(const StepArrays& arrays, Stream& stream) = 0;
+
+  // Keeps room for the draws [0, max_draws) of SamplingRow. Called once, before the first of them.
+  virtual absl::Status ReserveDraws(int max_draws) = 0;
+
+  // out[i] = table[ids[i]].   ids [n] i32, each a row of the table or a DrawnToken; out [n, cols]
+  // f32
   virtual absl::Status Embed(const PackedWeight& table, std::span<const std::int32_t> ids,
                              TensorView out, Stream& stream) = 0;
 
@@ -106,12 +122,15 @@ class TransformerOps {
                                   Stream& stream) = 0;
 
   // Draws one token for each row; see sampling.h. A row that cannot be drawn is not valid, and
-  // fails no other.  logits [rows.size(), vocab] f32, overwritten.
+  // fails no other.  logits [rows.size(), vocab] f32, overwritten. `out` is filled when the stream
+  // has been waited for: in memory of Device::AllocateHost while the host goes on; with other
+  // memory the call may wait.
   virtual absl::Status Sample(TensorView logits, std::span<const SamplingRow> rows,
                               std::span<SampledToken> out, Stream& stream) = 0;
 
   // Log-probabilities of given next tokens (prompt_logprobs, echo): for each row the target's, its
-  // rank, and the top ones; not valid as in Sample.  logits [targets.size(), vocab] f32, unchanged.
+  // rank, and the top ones; not valid as in Sample, and `out` is filled likewise.
+  // logits [targets.size(), vocab] f32, unchanged.
   virtual absl::Status ScoreTokens(TensorView logits, std::span<const std::int32_t> targets,
                                    std::span<const int> num_top, std::span<SampledToken> out,
                                    Stream& stream) = 0;

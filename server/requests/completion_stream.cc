@@ -38,12 +38,10 @@ absl::StatusOr<std::unique_ptr<CompletionStream>> CompletionStream::Start(Engine
                                                                           StreamListener* listener,
                                                                           std::uint64_t tag) {
   std::unique_ptr<CompletionStream> stream(new CompletionStream(engine, std::move(request)));
-  for (const GenerationRequest& one : stream->request_.requests) {
-    // Handles of the prompts before a refused one are destroyed with the stream, which cancels.
-    absl::StatusOr<std::unique_ptr<RequestHandle>> handle = engine.Submit(one, listener, tag);
-    if (!handle.ok()) return handle.status();
-    stream->handles_.push_back(*std::move(handle));
-  }
+  absl::StatusOr<std::vector<std::unique_ptr<RequestHandle>>> handles =
+      engine.SubmitTogether(stream->request_.requests, listener, tag);
+  if (!handles.ok()) return handles.status();
+  stream->handles_ = *std::move(handles);
   return stream;
 }
 

@@ -1,5 +1,6 @@
-// Attention and products on one GPU, JSON lines: the time of a call among many in a row, its share
-// of the bytes or operations that it must do, and a check against the kernel that sums in f32.
+// Attention and products on one GPU, JSON lines: the time of a call among many captured ones, its
+// share of the bytes or operations that it must do, and a check against the kernel that sums in
+// f32.
 //   gpu_kernels_bench [--filter=TEXT] [--commit=C] [--runs=N]
 // Shapes are those of Llama-3.1-8B: 32 query heads, 8 KV heads of 128, bf16, blocks of 64. peers of
 // the same shapes: gpu_peers.py.
@@ -213,19 +214,27 @@ class GpuBench final {
     return *weight_;
   }
 
-  // Seconds of a call among as many as take about 20 ms, the median of the runs.
+  // Seconds of a call among as many as take about 20 ms, captured and replayed as in a step; the
+  // median of the runs.
   template <typename Call>
   double Time(const Call& call) {
-    const auto run = [&](int calls) {
-      const double start = ClockSeconds();
+    const auto queue = [&](int calls) {
       for (int i = 0; i < calls; ++i) call(i);
-      Must(stream_->Synchronize());
-      return (ClockSeconds() - start) / calls;
+      return absl::OkStatus();
     };
-    run(3);
-    const int calls = std::max(2, static_cast<int>(0.02 / run(3)));
+    const auto seconds = [&](CapturedWork& work) {
+      const double start = ClockSeconds();
+      Must(work.Launch(*stream_));
+      Must(stream_->Synchronize());
+      return ClockSeconds() - start;
+    };
+    Must(queue(3));  // whatever is loaded lazily
+    const auto few = Take(backend_->device().Capture(*stream_, [&] { return queue(3); }));
+    seconds(*few);
+    const int calls = std::clamp(static_cast<int>(0.06 / seconds(*few)), 2, 1000);
+    const auto many = Take(backend_->device().Capture(*stream_, [&] { return queue(calls); }));
     std::vector<double> times;
-    for (int i = 0; i < options_.runs; ++i) times.push_back(run(calls));
+    for (int i = 0; i <= options_.runs; ++i) times.push_back(seconds(*many) / calls);
     std::sort(times.begin(), times.end());
     return times[times.size() / 2];
   }

@@ -67,6 +67,10 @@ class MirroredOps final : public TransformerOps {
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackEmbedding(const WeightSource& source) override {
     return ops_.PackEmbedding(source);
   }
+  absl::Status Stage(const StepArrays& arrays, Stream& stream) override {
+    return ops_.Stage(arrays, stream);
+  }
+  absl::Status ReserveDraws(int max_draws) override { return ops_.ReserveDraws(max_draws); }
   absl::Status Embed(const PackedWeight& table, std::span<const std::int32_t> ids, TensorView out,
                      Stream& stream) override {
     Mirror mirror(device_);

@@ -43,7 +43,10 @@ class CudaAttentionAll final : public AttentionKernel {
     if (!status.ok()) return status;
     plan.batch = batch;
     PlanItems(row_.cut, plan);
-    return uploader_.Upload(LayOut(SizeOf(plan), batch), workspace, plan, HandleOf(stream));
+    const CudaPlanSize size = SizeOf(plan);
+    // The prefill kernel's launch has the number of its items.
+    plan.launch_key = row_.cut == AttentionCut::kRowTiles ? 0 : LaunchKeyOf(size);
+    return uploader_.Upload(LayOut(size, batch), workspace, plan, HandleOf(stream));
   }
 
   absl::Status Run(const AttentionPlan& plan, const AttentionLayer& layer,
@@ -67,9 +70,10 @@ class CudaAttentionAll final : public AttentionKernel {
   }
 
  private:
-  static AttentionLaunch LaunchOf(const AttentionPlan& plan, const AttentionLayer& layer) {
+  AttentionLaunch LaunchOf(const AttentionPlan& plan, const AttentionLayer& layer) const {
     const AttentionBatch& batch = plan.batch;
-    const CudaAttentionLayout layout = LayOut(SizeOf(plan), batch);
+    const CudaPlanSize size = SizeOf(plan);
+    const CudaAttentionLayout layout = LayOut(size, batch);
     auto* workspace = static_cast<std::byte*>(plan.workspace);
     AttentionLaunch launch;
     launch.q = layer.q.as<float>();
@@ -84,7 +88,9 @@ class CudaAttentionAll final : public AttentionKernel {
     launch.head_dim = batch.head_dim;
     launch.block_size = batch.block_size;
     launch.items = reinterpret_cast<const AttentionWorkItem*>(workspace + layout.items);
-    launch.num_items = static_cast<std::int32_t>(plan.items.size());
+    launch.num_items = static_cast<std::int32_t>(row_.cut == AttentionCut::kRowTiles
+                                                     ? static_cast<std::int64_t>(plan.items.size())
+                                                     : size.items);
     launch.sequences = reinterpret_cast<const SequenceLaunch*>(workspace + layout.sequences);
     launch.block_tables = reinterpret_cast<const std::int32_t*>(workspace + layout.block_tables);
     launch.merge_start = reinterpret_cast<const std::int32_t*>(workspace + layout.merge_start);

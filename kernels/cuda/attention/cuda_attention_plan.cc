@@ -13,6 +13,16 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
+std::int64_t RoundUp(std::int64_t count) { return CountOfStep(PlanStep(count)); }
+
+CudaPlanSize Rounded(const CudaPlanSize& size) {
+  return {.items = RoundUp(size.items),
+          .sequences = RoundUp(size.sequences),
+          .merges = RoundUp(size.merges),
+          .blocks = RoundUp(size.blocks),
+          .partials = RoundUp(size.partials)};
+}
+
 int QueryLength(const AttentionBatch& batch, int sequence) {
   return batch.query_start[sequence + 1] - batch.query_start[sequence];
 }
@@ -28,7 +38,8 @@ int LongestSequence(const AttentionBatch& batch) {
 // The heads of a group are dealt in parts of at most kDecodeHeads.
 std::int64_t CountersOfMerge(const AttentionBatch& batch) {
   const int group_size = batch.num_heads / batch.num_kv_heads;
-  return std::int64_t{batch.num_kv_heads} * ((group_size + kDecodeHeads - 1) / kDecodeHeads);
+  return std::int64_t{batch.num_kv_heads} * ((group_size + kDecodeHeads - 1) / kDecodeHeads) *
+         kMergeCounters;
 }
 
 void PlanRowTiles(AttentionPlan& plan) {
@@ -108,11 +119,20 @@ CudaAttentionLayout LayOut(const CudaPlanSize& size, const AttentionBatch& batch
 }
 
 CudaPlanSize SizeOf(const AttentionPlan& plan) {
-  return {.items = static_cast<std::int64_t>(plan.items.size()),
-          .sequences = plan.batch.num_sequences(),
-          .merges = static_cast<std::int64_t>(plan.merge_start.size()) - 1,
-          .blocks = static_cast<std::int64_t>(plan.batch.block_tables.size()),
-          .partials = plan.merge_start.back()};
+  return Rounded({.items = static_cast<std::int64_t>(plan.items.size()),
+                  .sequences = plan.batch.num_sequences(),
+                  .merges = static_cast<std::int64_t>(plan.merge_start.size()) - 1,
+                  .blocks = static_cast<std::int64_t>(plan.batch.block_tables.size()),
+                  .partials = plan.merge_start.back()});
+}
+
+std::uint64_t LaunchKeyOf(const CudaPlanSize& size) {
+  std::uint64_t key = 1;
+  for (const std::int64_t count :
+       {size.items, size.sequences, size.merges, size.blocks, size.partials}) {
+    key = key << 8 | static_cast<std::uint64_t>(PlanStep(count));  // at most 4 · 64
+  }
+  return key;
 }
 
 CudaPlanSize LargestSize(AttentionCut cut, const AttentionBatch& largest) {
@@ -131,7 +151,7 @@ CudaPlanSize LargestSize(AttentionCut cut, const AttentionBatch& largest) {
     size.merges = splits > 1 ? rows : 0;
     size.partials = splits > 1 ? rows * splits : 0;
   }
-  return size;
+  return Rounded(size);
 }
 
 absl::Status PlanUploader::Upload(const CudaAttentionLayout& layout, DeviceBuffer& workspace,
@@ -142,7 +162,7 @@ absl::Status PlanUploader::Upload(const CudaAttentionLayout& layout, DeviceBuffe
                                       " bytes, this batch needs " + std::to_string(layout.total));
   }
   const AttentionBatch& batch = plan.batch;
-  packed_.resize(layout.uploaded);
+  packed_.assign(layout.uploaded, std::byte{0});
   const auto put = [&](std::size_t offset, const auto& values) {
     const auto bytes = std::as_bytes(std::span(values));
     if (!bytes.empty()) std::memcpy(packed_.data() + offset, bytes.data(), bytes.size());

@@ -29,7 +29,7 @@ struct CudaAttentionLayout {
   std::size_t items = 0, sequences = 0, merge_start = 0, block_tables = 0, uploaded = 0;
   std::size_t counters = 0, partials = 0, total = 0;
 };
-// Of a plan with so many items and so on.
+// Of a plan with so many items and so on, each rounded up to a step (see PlanStep).
 struct CudaPlanSize {
   std::int64_t items = 0, sequences = 0, merges = 0, blocks = 0, partials = 0;
 };
@@ -37,13 +37,15 @@ CudaAttentionLayout LayOut(const CudaPlanSize& size, const AttentionBatch& batch
 CudaPlanSize SizeOf(const AttentionPlan& plan);
 // The most that a batch no larger than `largest` makes.
 CudaPlanSize LargestSize(AttentionCut cut, const AttentionBatch& largest);
+// AttentionPlan::launch_key: equal for plans of one size, never 0.
+std::uint64_t LaunchKeyOf(const CudaPlanSize& size);
 
 // Sends plans to the device. One for all kernels of a backend.
 class PlanUploader final {
  public:
   explicit PlanUploader(UploadRing& ring) : ring_(ring) {}
-  // Uploads the plan's items and tables into the workspace and zeroes its counters.
-  // InvalidArgument if the workspace is too small.
+  // Uploads the plan's items and tables into the workspace and zeroes its counters. Items up to the
+  // rounded number are empty: they have no keys. InvalidArgument if the workspace is too small.
   absl::Status Upload(const CudaAttentionLayout& layout, DeviceBuffer& workspace,
                       AttentionPlan& plan, cudaStream_t stream);
 

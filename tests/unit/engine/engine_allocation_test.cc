@@ -181,7 +181,8 @@ class RankOnModel {
     }
     plan.num_tokens = kSequences * query_length;
     plan.num_samples = context + query_length >= kPromptLength ? kSequences : 0;
-    const absl::Status status = runner_->RunStep(step_, output_);
+    absl::Status status = runner_->QueueStep(step_, output_);
+    if (status.ok()) status = runner_->FinishStep();
     EXPECT_TRUE(status.ok()) << status;
     step_.started.clear();
   }

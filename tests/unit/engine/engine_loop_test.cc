@@ -110,6 +110,41 @@ TEST(EngineLoop, AbortsByIdAndOnlyOpenOnes) {
   EXPECT_EQ(fake.engine->Abort("r1").code(), absl::StatusCode::kNotFound);
 }
 
+TEST(EngineLoop, RequestsSubmittedTogetherStartInOneStep) {
+  FakeEngine fake({});
+  fake.runner->Hold();
+  std::vector<GenerationRequest> requests = {Request(10, 1), Request(12, 1), Request(14, 1)};
+  const auto handles = fake.engine->SubmitTogether(requests, nullptr, 0);
+  ASSERT_TRUE(handles.ok()) << handles.status();
+  ASSERT_EQ(handles->size(), 3u);
+  // One step is enough for all of them.
+  fake.runner->AllowSteps(1);
+  fake.runner->AwaitHeldWait();
+  for (const auto& handle : *handles) EXPECT_EQ(TokensOf(ReadAll(*handle), 0).size(), 1u);
+  fake.runner->Release();
+  ExpectClean(*fake.engine);
+}
+
+TEST(EngineLoop, SubmitsAllRequestsOrNone) {
+  CountingObserver observer;
+  FakeEngineOptions options;
+  options.scheduler.max_queued_requests = 3;
+  FakeEngine fake(options, &observer);
+  EXPECT_EQ(fake.engine->SubmitTogether(std::vector(4, Request(10, 1)), nullptr, 0).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  GenerationRequest named = Request(10, 1);
+  named.request_id = "twice";
+  EXPECT_EQ(fake.engine->SubmitTogether({named, named}, nullptr, 0).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  std::vector<GenerationRequest> second_is_bad = {Request(10, 1), Request(10, -5)};
+  EXPECT_EQ(fake.engine->SubmitTogether(second_is_bad, nullptr, 0).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(observer.Ended(RequestOutcome::kRejected), 8);
+  // The id of those that were refused is free.
+  EXPECT_EQ(TokensOf(ReadAll(*MustSubmit(*fake.engine, named)), 0).size(), 1u);
+  ExpectClean(*fake.engine);
+}
+
 TEST(EngineLoop, CancelsAPreemptedRequest) {
   CountingObserver observer;
   FakeEngineOptions options;

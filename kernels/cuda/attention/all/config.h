@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace thresher {
 
@@ -20,6 +21,11 @@ inline constexpr int kDecodeHeads = 16;
 inline constexpr int kDecodeKeys = 32;
 constexpr int DecodeStages(int head_dim) { return head_dim <= 64 ? 4 : 3; }
 inline constexpr int kMaxDecodeSplits = 64;
+// Ranges are merged by eights, and the results of that again: a warp loads so many at once.
+inline constexpr int kMergeFan = 8;
+static_assert(kMaxDecodeSplits <= kMergeFan * kMergeFan);
+// Counters of a row's merge: one for each group of ranges, and one for the groups.
+inline constexpr int kMergeCounters = kMergeFan + 1;
 
 // Keys of one range, for a row that sees num_keys: a function of that number alone, so that a row's
 // bits do not depend on its batch. 256 keys of 128 numbers are 128 KB, against 2 KB of partial
@@ -33,6 +39,20 @@ constexpr int GpuDecodeSplitSize(int num_keys) {
 constexpr int NumGpuDecodeSplits(int num_keys) {
   const int size = GpuDecodeSplitSize(num_keys);
   return (num_keys + size - 1) / size;
+}
+
+// Counts of a plan are rounded up to the steps 1, 2, … 8, 10, 12, 14, 16, 20, …, so that plans of
+// about one size have one layout, and a captured launch serves all of them.
+constexpr int PlanStep(std::int64_t count) {
+  int step = 0;
+  std::int64_t size = count;
+  for (; size > 8; size = (size + 1) / 2) step += 4;
+  return step + static_cast<int>(size);
+}
+constexpr std::int64_t CountOfStep(int step) {
+  if (step <= 8) return step;
+  const int doublings = (step - 5) / 4;
+  return std::int64_t{step - 4 * doublings} << doublings;
 }
 
 // Floats of a head's partial result: its sums of values, the maximum of its scores, its sum of

@@ -1,7 +1,7 @@
 // Decode of mechanism `all`: a warp for each (query, KV head, range of keys), alone in its block,
 // so that nothing but the loads of K and V paces it. The heads of the group are the 16 rows of the
 // matrix products (grouped-query packing as in FlashInfer and FlashAttention's decode); ranges are
-// merged in order of keys by the warp that finishes last (split KV as in Flash-Decoding).
+// merged in order of keys by warps that finish last (split KV as in Flash-Decoding).
 //
 // Shared memory: kStages tiles, each kDecodeKeys rows of K, then as many of V; a row's 16-byte
 // chunks are permuted by its number, so that the eight rows of a matrix lie in different banks.
@@ -188,49 +188,125 @@ __device__ inline void AddTile(std::uint32_t tile, const std::uint32_t (&q)[kDim
   }
 }
 
-// Merges a head's partial results in order of keys. Lane i holds the weights of ranges i and i +
-// 32, and of every sum kDim / 32 neighbours.
-template <int kDim>
-__device__ inline void MergeHead(const AttentionLaunch& a, int first_slot, int num_slots, int head,
-                                 float factor, std::int64_t out_at) {
-  static_assert(kMaxDecodeSplits <= 64);
+// Merges `count` partial results, at most kMergeFan, of up to four heads, in order of keys:
+// first_slot, first_slot + slot_step, … `first` is the first slot's of the first head. Lane 8 h + i
+// holds the weight of result i for head h, and of every head's sums kDim / 32 neighbours. All loads
+// are in flight at once, as nothing else hides their latency. `take` gets (head, its sums, their
+// maximum, their total).
+template <int kDim, typename Take>
+__device__ inline void MergeFour(const AttentionLaunch& a, const float* first, int slot_step,
+                                 int count, int num_heads, float factor, const Take& take) {
+  static_assert(kMergeFan == 8);
   constexpr int kPerLane = kDim / 32;
   constexpr int kStride = PartialStride(kDim);
   const int lane = threadIdx.x;
-  const float* partial = a.partials + (std::int64_t{first_slot} * a.num_heads + head) * kStride;
-  const std::int64_t step = std::int64_t{a.num_heads} * kStride;
-  float weight[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    if (lane + 32 * i >= num_slots) continue;
-    const float2 of_slot =
-        __ldcg(reinterpret_cast<const float2*>(partial + (lane + 32 * i) * step + kDim));
-    weight[i] = of_slot.x;
-    total[i] = of_slot.y;
+  const std::int64_t step = std::int64_t{slot_step} * a.num_heads * kStride;
+  float largest = -INFINITY, total = 0;
+  if (lane % 8 < count && lane / 8 < num_heads) {
+    const float2 of_slot = __ldcg(
+        reinterpret_cast<const float2*>(first + lane % 8 * step + lane / 8 * kStride + kDim));
+    largest = of_slot.x;
+    total = of_slot.y;
   }
-  float most = fmaxf(weight[0], weight[1]);
-  for (int offset = 16; offset > 0; offset /= 2) {
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, offset));
-  }
+  float part[4][kMergeFan][kPerLane];
 #pragma unroll
-  for (int i = 0; i < 2; ++i) weight[i] = Exp2((weight[i] - most) * factor);
-  float sum[kPerLane] = {};
-  float whole = 0;
-#pragma unroll 8
-  for (int slot = 0; slot < num_slots; ++slot) {
-    const float of_slot = __shfl_sync(kAllLanes, slot < 32 ? weight[0] : weight[1], slot % 32);
-    whole += of_slot * __shfl_sync(kAllLanes, slot < 32 ? total[0] : total[1], slot % 32);
-    const float* from = partial + slot * step + lane * kPerLane;
+  for (int head = 0; head < 4; ++head) {
 #pragma unroll
-    for (int j = 0; j < kPerLane; j += 2) {
-      const float2 pair = __ldcg(reinterpret_cast<const float2*>(from + j));
-      sum[j] += of_slot * pair.x;
-      sum[j + 1] += of_slot * pair.y;
+    for (int slot = 0; slot < kMergeFan; ++slot) {
+      const float* from = first + slot * step + head * kStride + lane * kPerLane;
+      const bool valid = slot < count && head < num_heads;
+#pragma unroll
+      for (int j = 0; j < kPerLane; j += 2) {
+        float2 pair = {0, 0};
+        if (valid) pair = __ldcg(reinterpret_cast<const float2*>(from + j));
+        part[head][slot][j] = pair.x;
+        part[head][slot][j + 1] = pair.y;
+      }
     }
   }
+  float most = largest;
 #pragma unroll
-  for (int j = 0; j < kPerLane; ++j) {
-    StoreAs(a.out_dtype, a.out, out_at + lane * kPerLane + j, sum[j] / whole);
+  for (int offset = 4; offset > 0; offset /= 2) {
+    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, offset));
+  }
+  // A head that is not there has no maximum.
+  const float weight = most == -INFINITY ? 0.0f : Exp2((largest - most) * factor);
+#pragma unroll
+  for (int head = 0; head < 4; ++head) {
+    float sum[kPerLane] = {};
+    float whole = 0;
+#pragma unroll
+    for (int slot = 0; slot < kMergeFan; ++slot) {
+      const float of_slot = __shfl_sync(kAllLanes, weight, 8 * head + slot);
+      whole += of_slot * __shfl_sync(kAllLanes, total, 8 * head + slot);
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) sum[j] += of_slot * part[head][slot][j];
+    }
+    const float of_head = __shfl_sync(kAllLanes, most, 8 * head);
+    if (head < num_heads) take(head, sum, of_head, whole);
+  }
+}
+
+// Counts a warp that has written its results; true in the last of `count` warps, which sees what
+// the others wrote and leaves the counter as it was.
+__device__ inline bool IsLastOf(int count, std::int32_t* counter) {
+  __threadfence();
+  __syncwarp();
+  int finished = 0;
+  if (threadIdx.x == 0) finished = atomicAdd(counter, 1) + 1;
+  if (__shfl_sync(kAllLanes, finished, 0) < count) return false;
+  __threadfence();
+  if (threadIdx.x == 0) *counter = 0;  // for the next layer
+  return true;
+}
+
+// The tree by which the ranges of a row are merged: kMergeFan neighbours by the last of them to
+// end, then what those left, by the last of those. Which range belongs where depends on the row's
+// length alone, and so do the bits.
+template <int kDim>
+__device__ inline void MergeRanges(const AttentionLaunch& a, const AttentionWorkItem& item,
+                                   int first_head, int num_heads, float factor, std::int64_t at) {
+  constexpr int kPerLane = kDim / 32;
+  constexpr int kStride = PartialStride(kDim);
+  const int lane = threadIdx.x;
+  const int first_slot = a.merge_start[item.merge];
+  const int num_slots = a.merge_start[item.merge + 1] - first_slot;
+  const int num_groups = (num_slots + kMergeFan - 1) / kMergeFan;
+  const int group = (item.partial - first_slot) / kMergeFan;
+  std::int32_t* counters =
+      a.counters + (std::int64_t{item.merge} * gridDim.y + blockIdx.y) * kMergeCounters;
+  const auto write_out = [&](int head, const float(&sum)[kPerLane], float whole) {
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) {
+      StoreAs(a.out_dtype, a.out, at + head * kDim + lane * kPerLane + j, sum[j] / whole);
+    }
+  };
+
+  const int of_group = min(kMergeFan, num_slots - group * kMergeFan);
+  if (!IsLastOf(of_group, counters + group)) return;
+  float* to = a.partials +
+              (std::int64_t{first_slot + group * kMergeFan} * a.num_heads + first_head) * kStride;
+  for (int head = 0; head < num_heads; head += 4) {
+    MergeFour<kDim>(
+        a, to + head * kStride, 1, of_group, num_heads - head, factor,
+        [&](int i, const float(&sum)[kPerLane], float most, float whole) {
+          if (num_groups == 1) return write_out(head + i, sum, whole);
+          // The group's first slot, which this warp alone has left to read.
+          float* slot = to + (head + i) * kStride;
+#pragma unroll
+          for (int j = 0; j < kPerLane; j += 2) {
+            *reinterpret_cast<float2*>(slot + lane * kPerLane + j) = {sum[j], sum[j + 1]};
+          }
+          if (lane == 0) *reinterpret_cast<float2*>(slot + kDim) = {most, whole};
+        });
+  }
+  if (num_groups == 1 || !IsLastOf(num_groups, counters + kMergeFan)) return;
+  const float* first = a.partials + (std::int64_t{first_slot} * a.num_heads + first_head) * kStride;
+  for (int head = 0; head < num_heads; head += 4) {
+    MergeFour<kDim>(a, first + head * kStride, kMergeFan, num_groups, num_heads - head, factor,
+                    [&](int i, const float(&sum)[kPerLane], float, float whole) {
+                      write_out(head + i, sum, whole);
+                    });
   }
 }
 
@@ -240,6 +316,7 @@ __global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ Attentio
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   using Tiles = DecodeTiles<T, kDim>;
   const AttentionWorkItem item = a.items[blockIdx.x];
+  if (item.num_keys == 0) return;  // fills the grid up
   const SequenceLaunch sequence = a.sequences[item.sequence];
   const int group_size = a.num_heads / a.num_kv_heads;
   const int parts = (group_size + kDecodeHeads - 1) / kDecodeHeads;
@@ -311,20 +388,7 @@ __global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ Attentio
     }
     if (t == 0) *reinterpret_cast<float2*>(to + kDim) = {sums.largest[half], sums.total[half]};
   }
-  // The partial results are seen by whoever sees the count.
-  __threadfence();
-  __syncwarp();
-  const int first_slot = a.merge_start[item.merge];
-  const int num_slots = a.merge_start[item.merge + 1] - first_slot;
-  std::int32_t* counter = a.counters + std::int64_t{item.merge} * gridDim.y + blockIdx.y;
-  int finished = 0;
-  if (lane == 0) finished = atomicAdd(counter, 1) + 1;
-  if (__shfl_sync(kAllLanes, finished, 0) < num_slots) return;
-  __threadfence();
-  if (lane == 0) *counter = 0;  // for the next layer
-  for (int head = 0; head < num_heads; ++head) {
-    MergeHead<kDim>(a, first_slot, num_slots, first_head + head, factor, at + head * kDim);
-  }
+  MergeRanges<kDim>(a, item, first_head, num_heads, factor, at);
 }
 
 template <typename T, int kDim>

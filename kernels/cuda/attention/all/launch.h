@@ -34,7 +34,7 @@ struct AttentionLaunch {
   const SequenceLaunch* sequences = nullptr;
   const std::int32_t* block_tables = nullptr;
   // Decode: the plan's merge_start; partial results [slots, num_heads, PartialStride]; counters
-  // [merges, KV heads times parts of a group], zero between layers.
+  // [merges, KV heads times parts of a group, kMergeCounters], zero between layers.
   const std::int32_t* merge_start = nullptr;
   float* partials = nullptr;
   std::int32_t* counters = nullptr;
@@ -53,7 +53,7 @@ using DecodeLaunchFunction = cudaError_t(const AttentionLaunch&, cudaStream_t);
 // An item is some rows of a sequence for one KV head.
 PrefillLaunchFunction LaunchPrefillBf16Dim64, LaunchPrefillBf16Dim128, LaunchPrefillF16Dim64,
     LaunchPrefillF16Dim128;
-// An item is a query and a range of its keys, for every KV head.
+// An item is a query and a range of its keys, for every KV head; one without keys is left out.
 DecodeLaunchFunction LaunchDecodeBf16Dim64, LaunchDecodeBf16Dim128, LaunchDecodeF16Dim64,
     LaunchDecodeF16Dim128;
 // Any head_dim up to 256 and any dtype, sums in f32: an item is a query of a sequence, for every

@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(32 * kWarps) PlainRows(AttentionLaunch a) {
   const std::int64_t unit = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (unit >= std::int64_t{a.num_items} * a.num_heads) return;
   const AttentionWorkItem item = a.items[unit / a.num_heads];
+  if (item.num_keys == 0) return;  // fills the grid up
   const int head = static_cast<int>(unit % a.num_heads);
   const int group_size = a.num_heads / a.num_kv_heads, kv_head = head / group_size;
   const SequenceLaunch sequence = a.sequences[item.sequence];
