@@ -54,7 +54,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal,
   if (!gemm.ok()) return gemm.status();
   auto ring = std::make_unique<UploadRing>();
   auto uploader = std::make_unique<PlanUploader>(*ring);
-  auto kernels = MakeCudaAttentionAllKernels(options.full_precision, *uploader);
+  auto kernels = MakeCudaAttentionAllKernels(options.full_precision,
+                                             (*device)->num_multiprocessors(), *uploader);
   if (!kernels.ok()) return kernels.status();
   return std::make_unique<CudaBackend>(options, *std::move(device), std::move(ring),
                                        std::move(uploader), *std::move(gemm), *std::move(kernels));

@@ -127,8 +127,9 @@ absl::Status CheckEmbed(std::int64_t num_rows, std::int64_t num_cols,
   }
   for (const std::int32_t id : ids) {
     if (id < -max_draws || id >= num_rows) {
-      return absl::InvalidArgumentError(absl::StrCat("embedding id ", id, " is not within ",
-                                                     num_rows, " rows and ", max_draws, " draws"));
+      const std::string draws = max_draws > 0 ? absl::StrCat(" and ", max_draws, " draws") : "";
+      return absl::InvalidArgumentError(
+          absl::StrCat("embedding id ", id, " is not within ", num_rows, " rows", draws));
     }
   }
   return absl::OkStatus();

@@ -1,9 +1,9 @@
 // Attention and products on one GPU, JSON lines: the time of a call among many captured ones, its
 // share of the bytes or operations that it must do, and a check against the kernel that sums in
 // f32.
-//   gpu_kernels_bench [--filter=TEXT] [--commit=C] [--runs=N]
-// Shapes are those of Llama-3.1-8B: 32 query heads, 8 KV heads of 128, bf16, blocks of 64. peers of
-// the same shapes: gpu_peers.py.
+//   gpu_kernels_bench [--filter=TEXT] [--commit=C] [--runs=N] [--in-order]
+// Blocks of the cache lie scattered, or in order with --in-order. Shapes are those of Llama-3.1-8B:
+// 32 query heads, 8 KV heads of 128, bf16, blocks of 64. peers of the same shapes: gpu_peers.py.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -24,6 +24,7 @@ constexpr int kHeads = 32, kKvHeads = 8, kDim = 128, kBlock = 64;
 
 struct Options {
   std::string filter, commit;
+  bool scatters = true;
   int runs = 7;
 };
 
@@ -83,7 +84,7 @@ class GpuBench final {
       keys += length;
       pairs += queries[i] * (contexts[i] + 0.5 * (queries[i] + 1));
     }
-    std::shuffle(tables.begin(), tables.end(), std::mt19937_64(7));
+    if (options_.scatters) std::shuffle(tables.begin(), tables.end(), std::mt19937_64(7));
     AttentionBatch batch = {.num_heads = kHeads,
                             .num_kv_heads = kKvHeads,
                             .head_dim = kDim,
@@ -271,6 +272,8 @@ int main(int argc, char** argv) {
       options.filter = value;
     } else if (name == "--commit") {
       options.commit = value;
+    } else if (name == "--in-order") {
+      options.scatters = false;
     } else if (name == "--runs") {
       options.runs = thresher::ParseCount(value);
     } else {

@@ -25,8 +25,12 @@ struct AttentionRow {
 
 class CudaAttentionAll final : public AttentionKernel {
  public:
-  CudaAttentionAll(const AttentionRow& row, EncodeTensorMapFunction* encode, PlanUploader& uploader)
-      : row_(row), encode_(encode), uploader_(uploader) {}
+  CudaAttentionAll(const AttentionRow& row, int num_multiprocessors,
+                   EncodeTensorMapFunction* encode, PlanUploader& uploader)
+      : row_(row),
+        warps_(num_multiprocessors * (row.key.head_dim > 0 ? DecodeWarps(row.key.head_dim) : 0)),
+        encode_(encode),
+        uploader_(uploader) {}
 
   AttentionKey key() const override { return row_.key; }
 
@@ -42,11 +46,11 @@ class CudaAttentionAll final : public AttentionKernel {
     }
     if (!status.ok()) return status;
     plan.batch = batch;
-    PlanItems(row_.cut, plan);
+    PlanItems(row_.cut, warps_, plan);
     const CudaPlanSize size = SizeOf(plan);
     // The prefill kernel's launch has the number of its items.
     plan.launch_key = row_.cut == AttentionCut::kRowTiles ? 0 : LaunchKeyOf(size);
-    return uploader_.Upload(LayOut(size, batch), workspace, plan, HandleOf(stream));
+    return uploader_.Upload(row_.cut, LayOut(size, batch), workspace, plan, HandleOf(stream));
   }
 
   absl::Status Run(const AttentionPlan& plan, const AttentionLayer& layer,
@@ -88,6 +92,7 @@ class CudaAttentionAll final : public AttentionKernel {
     launch.head_dim = batch.head_dim;
     launch.block_size = batch.block_size;
     launch.items = reinterpret_cast<const AttentionWorkItem*>(workspace + layout.items);
+    launch.decode_items = reinterpret_cast<const DecodeItem*>(workspace + layout.items);
     launch.num_items = static_cast<std::int32_t>(row_.cut == AttentionCut::kRowTiles
                                                      ? static_cast<std::int64_t>(plan.items.size())
                                                      : size.items);
@@ -100,6 +105,7 @@ class CudaAttentionAll final : public AttentionKernel {
   }
 
   const AttentionRow row_;
+  const int warps_;  // of decode that the GPU holds at once
   EncodeTensorMapFunction* const encode_;
   PlanUploader& uploader_;
 };
@@ -146,12 +152,13 @@ constexpr AttentionRow kPlainRows[] = {
 }  // namespace
 
 absl::StatusOr<std::vector<std::unique_ptr<AttentionKernel>>> MakeCudaAttentionAllKernels(
-    bool full_precision, PlanUploader& uploader) {
+    bool full_precision, int num_multiprocessors, PlanUploader& uploader) {
   EncodeTensorMapFunction* encode = nullptr;
   if (absl::Status status = FindEncodeTensorMap(encode); !status.ok()) return status;
   std::vector<std::unique_ptr<AttentionKernel>> kernels;
   const auto add = [&](const AttentionRow& row) {
-    kernels.push_back(std::make_unique<CudaAttentionAll>(row, encode, uploader));
+    kernels.push_back(
+        std::make_unique<CudaAttentionAll>(row, num_multiprocessors, encode, uploader));
   };
   if (!full_precision) {
     for (const AttentionRow& row : kMatrixRows) add(row);

@@ -15,6 +15,6 @@ namespace thresher {
 // with `full_precision`, one that sums in f32. `uploader` outlives the kernels. FailedPrecondition
 // if the driver is too old.
 absl::StatusOr<std::vector<std::unique_ptr<AttentionKernel>>> MakeCudaAttentionAllKernels(
-    bool full_precision, PlanUploader& uploader);
+    bool full_precision, int num_multiprocessors, PlanUploader& uploader);
 
 }  // namespace thresher

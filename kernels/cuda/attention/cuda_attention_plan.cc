@@ -36,10 +36,9 @@ int LongestSequence(const AttentionBatch& batch) {
 }
 
 // The heads of a group are dealt in parts of at most kDecodeHeads.
-std::int64_t CountersOfMerge(const AttentionBatch& batch) {
+int PartsOfItem(const AttentionBatch& batch) {
   const int group_size = batch.num_heads / batch.num_kv_heads;
-  return std::int64_t{batch.num_kv_heads} * ((group_size + kDecodeHeads - 1) / kDecodeHeads) *
-         kMergeCounters;
+  return batch.num_kv_heads * ((group_size + kDecodeHeads - 1) / kDecodeHeads);
 }
 
 void PlanRowTiles(AttentionPlan& plan) {
@@ -64,38 +63,76 @@ void PlanRowTiles(AttentionPlan& plan) {
   });
 }
 
-void PlanQueries(bool cuts_keys, AttentionPlan& plan) {
+void PlanQueries(AttentionPlan& plan) {
   const AttentionBatch& batch = plan.batch;
   const int group_size = batch.num_heads / batch.num_kv_heads;
   for (int sequence = 0; sequence < batch.num_sequences(); ++sequence) {
     for (int query = 0; query < QueryLength(batch, sequence); ++query) {
-      const int num_keys = batch.context_length[sequence] + query + 1;
-      const int size = cuts_keys ? GpuDecodeSplitSize(num_keys) : num_keys;
       AttentionWorkItem item;
       item.sequence = sequence;
       item.first_row = query * group_size;
       item.num_rows = group_size;
-      if (size < num_keys) {
-        item.merge = static_cast<std::int32_t>(plan.merge_start.size()) - 1;
-        item.partial = plan.merge_start.back();
-      }
-      for (int first = 0; first < num_keys; first += size) {
-        item.first_key = first;
-        item.num_keys = std::min(size, num_keys - first);
-        plan.items.push_back(item);
-        if (item.merge >= 0) ++item.partial;
-      }
-      if (item.merge >= 0) plan.merge_start.push_back(item.partial);
+      item.num_keys = batch.context_length[sequence] + query + 1;
+      plan.items.push_back(item);
     }
   }
 }
 
+void PlanKeyRanges(int warps, AttentionPlan& plan) {
+  const AttentionBatch& batch = plan.batch;
+  PlanQueries(plan);
+  std::int64_t total_keys = 0;
+  for (const AttentionWorkItem& row : plan.items) total_keys += row.num_keys;
+  total_keys *= PartsOfItem(batch);
+  const std::size_t num_rows = plan.items.size();
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    AttentionWorkItem item = plan.items[i];
+    const int num_keys = item.num_keys;
+    const int split = GpuDecodeSplitSize(num_keys);
+    const int num_splits = (num_keys + split - 1) / split;
+    const bool joins = JoinsFours(split, total_keys, warps);
+    const int unit = joins ? kMergeFour * split : split;
+    if (num_keys > unit) {
+      item.merge = static_cast<std::int32_t>(plan.merge_start.size()) - 1;
+      item.partial = plan.merge_start.back();
+      plan.merge_start.push_back(item.partial + num_splits);
+    }
+    for (int first = 0; first < num_keys; first += unit) {
+      item.first_key = first;
+      item.num_keys = std::min(unit, num_keys - first);
+      if (item.merge >= 0) {
+        item.partial = plan.merge_start[static_cast<std::size_t>(item.merge)] + first / split;
+      }
+      plan.items.push_back(item);
+    }
+  }
+  plan.items.erase(plan.items.begin(), plan.items.begin() + static_cast<std::ptrdiff_t>(num_rows));
+  // Blocks of threads start in order of items, and the last ones to end should be short.
+  const auto longer = [](const AttentionWorkItem& a, const AttentionWorkItem& b) {
+    if (a.num_keys != b.num_keys) return a.num_keys > b.num_keys;
+    return a.sequence != b.sequence ? a.sequence < b.sequence : a.partial < b.partial;
+  };
+  if (!std::ranges::is_sorted(plan.items, longer)) std::ranges::sort(plan.items, longer);
+}
+
+DecodeItem DecodeItemOf(const AttentionWorkItem& item, const AttentionBatch& batch) {
+  const int query = item.first_row / item.num_rows;
+  return {.row = batch.first_row_of(item.sequence) + query,
+          .table_entry = batch.block_table_start[item.sequence] + item.first_key / batch.block_size,
+          .first_key = item.first_key,
+          .num_keys = item.num_keys,
+          .split_keys = GpuDecodeSplitSize(batch.context_length[item.sequence] + query + 1),
+          .merge = item.merge,
+          .partial = item.partial};
+}
+
 }  // namespace
 
-void PlanItems(AttentionCut cut, AttentionPlan& plan) {
+void PlanItems(AttentionCut cut, int warps, AttentionPlan& plan) {
   ResetPlan(plan);
   if (cut == AttentionCut::kRowTiles) return PlanRowTiles(plan);
-  PlanQueries(cut == AttentionCut::kKeyRanges, plan);
+  if (cut == AttentionCut::kKeyRanges) return PlanKeyRanges(warps, plan);
+  PlanQueries(plan);
 }
 
 CudaAttentionLayout LayOut(const CudaPlanSize& size, const AttentionBatch& batch) {
@@ -106,12 +143,12 @@ CudaAttentionLayout LayOut(const CudaPlanSize& size, const AttentionBatch& batch
     end = (end + static_cast<std::size_t>(count) * each + kAlignment - 1) / kAlignment * kAlignment;
     return offset;
   };
-  layout.items = take(size.items, sizeof(AttentionWorkItem));
+  layout.items = take(size.items, std::max(sizeof(AttentionWorkItem), sizeof(DecodeItem)));
   layout.sequences = take(size.sequences, sizeof(SequenceLaunch));
   layout.merge_start = take(size.merges + 1, sizeof(std::int32_t));
   layout.block_tables = take(size.blocks, sizeof(std::int32_t));
   layout.uploaded = end;
-  layout.counters = take(size.merges * CountersOfMerge(batch), sizeof(std::int32_t));
+  layout.counters = take(size.merges * PartsOfItem(batch) * kMergeCounters, sizeof(std::int32_t));
   layout.partials =
       take(size.partials * batch.num_heads * PartialStride(batch.head_dim), sizeof(float));
   layout.total = end;
@@ -154,8 +191,9 @@ CudaPlanSize LargestSize(AttentionCut cut, const AttentionBatch& largest) {
   return Rounded(size);
 }
 
-absl::Status PlanUploader::Upload(const CudaAttentionLayout& layout, DeviceBuffer& workspace,
-                                  AttentionPlan& plan, cudaStream_t stream) {
+absl::Status PlanUploader::Upload(AttentionCut cut, const CudaAttentionLayout& layout,
+                                  DeviceBuffer& workspace, AttentionPlan& plan,
+                                  cudaStream_t stream) {
   if (layout.total > workspace.num_bytes()) {
     return absl::InvalidArgumentError("attention: the workspace has " +
                                       std::to_string(workspace.num_bytes()) +
@@ -167,7 +205,12 @@ absl::Status PlanUploader::Upload(const CudaAttentionLayout& layout, DeviceBuffe
     const auto bytes = std::as_bytes(std::span(values));
     if (!bytes.empty()) std::memcpy(packed_.data() + offset, bytes.data(), bytes.size());
   };
-  put(layout.items, plan.items);
+  if (cut == AttentionCut::kKeyRanges) {
+    auto* items = reinterpret_cast<DecodeItem*>(packed_.data() + layout.items);
+    for (const AttentionWorkItem& item : plan.items) *items++ = DecodeItemOf(item, batch);
+  } else {
+    put(layout.items, plan.items);
+  }
   put(layout.merge_start, plan.merge_start);
   put(layout.block_tables, batch.block_tables);
   auto* sequences = reinterpret_cast<SequenceLaunch*>(packed_.data() + layout.sequences);

@@ -16,13 +16,13 @@ namespace thresher {
 // How a kernel cuts its batch.
 enum class AttentionCut : std::uint8_t {
   kRowTiles,   // items of kGpuPrefillRows rows of a KV head, the longest first
-  kKeyRanges,  // items of a query and a range of its keys, for every KV head; ranges are merged
+  kKeyRanges,  // items of a query and ranges of its keys, for every KV head; ranges are merged
   kQueries,    // items of a query, for every head
 };
 
-// Fills plan.items, merge_start, num_blocks and num_rows from plan.batch, which has been checked.
-// Pure: needs no GPU.
-void PlanItems(AttentionCut cut, AttentionPlan& plan);
+// Fills plan.items, merge_start, num_blocks and num_rows from plan.batch, which has been checked,
+// for a GPU that holds so many warps of the kernel at once (kKeyRanges). Pure: needs no GPU.
+void PlanItems(AttentionCut cut, int warps, AttentionPlan& plan);
 
 // Offsets into the workspace, in bytes. What is uploaded comes first.
 struct CudaAttentionLayout {
@@ -46,7 +46,7 @@ class PlanUploader final {
   explicit PlanUploader(UploadRing& ring) : ring_(ring) {}
   // Uploads the plan's items and tables into the workspace and zeroes its counters. Items up to the
   // rounded number are empty: they have no keys. InvalidArgument if the workspace is too small.
-  absl::Status Upload(const CudaAttentionLayout& layout, DeviceBuffer& workspace,
+  absl::Status Upload(AttentionCut cut, const CudaAttentionLayout& layout, DeviceBuffer& workspace,
                       AttentionPlan& plan, cudaStream_t stream);
 
  private:

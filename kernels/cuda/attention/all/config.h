@@ -21,11 +21,17 @@ inline constexpr int kDecodeHeads = 16;
 inline constexpr int kDecodeKeys = 32;
 constexpr int DecodeStages(int head_dim) { return head_dim <= 64 ? 4 : 3; }
 inline constexpr int kMaxDecodeSplits = 64;
-// Ranges are merged by eights, and the results of that again: a warp loads so many at once.
-inline constexpr int kMergeFan = 8;
-static_assert(kMaxDecodeSplits <= kMergeFan * kMergeFan);
-// Counters of a row's merge: one for each group of ranges, and one for the groups.
-inline constexpr int kMergeCounters = kMergeFan + 1;
+// Ranges are merged by fours, in one unit of work or by the last of four, and the results of that
+// by the last of those.
+inline constexpr int kMergeFour = 4;
+inline constexpr int kMaxFours = kMaxDecodeSplits / kMergeFour;
+// Counters of a row's merge: one for each four, and one for the fours.
+inline constexpr int kMergeCounters = kMaxFours + 1;
+// Warps of decode that a multiprocessor holds at once: what its shared memory of 227 KiB allows, of
+// which a block takes one more.
+constexpr int DecodeWarps(int head_dim) {
+  return 227 / (DecodeStages(head_dim) * 2 * kDecodeKeys * head_dim * 2 / 1024 + 1);
+}
 
 // Keys of one range, for a row that sees num_keys: a function of that number alone, so that a row's
 // bits do not depend on its batch. 256 keys of 128 numbers are 128 KB, against 2 KB of partial
@@ -34,6 +40,13 @@ constexpr int GpuDecodeSplitSize(int num_keys) {
   const int splits = num_keys <= 16384 ? kMaxDecodeSplits / 2 : kMaxDecodeSplits;
   const int even = (num_keys + splits - 1) / splits;
   return std::max(128, (even + 63) / 64 * 64);
+}
+
+// Whether four ranges of a row make one unit: where the GPU's warps would have a share of at least
+// about that many keys even so, fewer units write fewer partial results. `total_keys` counts the
+// batch's keys once for each part of an item. Bits do not hang on it.
+constexpr bool JoinsFours(int split_keys, std::int64_t total_keys, int warps) {
+  return std::int64_t{4} * kMergeFour * split_keys * warps <= 5 * total_keys;
 }
 
 constexpr int NumGpuDecodeSplits(int num_keys) {

@@ -1,11 +1,15 @@
-// Decode of mechanism `all`: a warp for each (query, KV head, range of keys), alone in its block,
-// so that nothing but the loads of K and V paces it. The heads of the group are the 16 rows of the
-// matrix products (grouped-query packing as in FlashInfer and FlashAttention's decode); ranges are
-// merged in order of keys by warps that finish last (split KV as in Flash-Decoding).
+// Decode of mechanism `all`: a warp for each (query, KV head, one or four ranges of keys), alone in
+// its block, so that nothing but the loads of K and V paces it. The heads of the group are the 16
+// rows of the matrix products (grouped-query packing as in FlashInfer and FlashAttention's decode).
+// Ranges are merged by fours, and the fours in order of keys, by the warps that finish last (split
+// KV as in Flash-Decoding); a warp that has all four merges them by the same operations in
+// registers.
 //
 // Shared memory: kStages tiles, each kDecodeKeys rows of K, then as many of V; a row's 16-byte
 // chunks are permuted by its number, so that the eight rows of a matrix lie in different banks.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/cuda/attention/all/config.h"
 #include "kernels/cuda/attention/all/launch.h"
@@ -37,14 +41,14 @@ class DecodeLoader {
   static constexpr int kCopies = 8 / kStep;          // of eight rows
   static constexpr int kEights = kDecodeKeys / 8;
 
-  __device__ DecodeLoader(const AttentionLaunch& a, const AttentionWorkItem& item,
-                          const std::int32_t* table, int kv_head, std::uint32_t shared)
-      : table_(table),
+  __device__ DecodeLoader(const AttentionLaunch& a, const DecodeItem& item, int kv_head,
+                          std::uint32_t shared)
+      : table_(a.block_tables + item.table_entry),
         block_size_(a.block_size),
         block_rows_(a.num_kv_heads * a.block_size),
         left_(item.num_keys),
         shared_(shared),
-        entry_(item.first_key / a.block_size),
+        entry_(0),
         offset_(item.first_key % a.block_size) {
     const int chunk = threadIdx.x % Tiles::kChunks, first = threadIdx.x / Tiles::kChunks;
     const std::int64_t lane = (std::int64_t{kv_head} * a.block_size + first) * kDim + chunk * 8;
@@ -188,31 +192,70 @@ __device__ inline void AddTile(std::uint32_t tile, const std::uint32_t (&q)[kDim
   }
 }
 
-// Merges `count` partial results, at most kMergeFan, of up to four heads, in order of keys:
-// first_slot, first_slot + slot_step, … `first` is the first slot's of the first head. Lane 8 h + i
-// holds the weight of result i for head h, and of every head's sums kDim / 32 neighbours. All loads
-// are in flight at once, as nothing else hides their latency. `take` gets (head, its sums, their
-// maximum, their total).
-template <int kDim, typename Take>
-__device__ inline void MergeFour(const AttentionLaunch& a, const float* first, int slot_step,
-                                 int count, int num_heads, float factor, const Take& take) {
-  static_assert(kMergeFan == 8);
+// A head's running merge of results: what Fold makes of them in order of keys. Written out, so that
+// the compiler contracts nothing, and every place that folds rounds alike.
+struct FoldWeights {
+  float largest, of_sum, of_next;
+  __device__ float Fold(float sum, float next) const {
+    return __fmaf_rn(sum, of_sum, __fmul_rn(next, of_next));
+  }
+};
+
+__device__ inline FoldWeights WeightsOf(float sum_largest, float next_largest, float factor) {
+  FoldWeights weights;
+  weights.largest = fmaxf(sum_largest, next_largest);
+  weights.of_sum = Exp2(__fmul_rn(sum_largest - weights.largest, factor));
+  weights.of_next = Exp2(__fmul_rn(next_largest - weights.largest, factor));
+  return weights;
+}
+
+// Adds the next range's sums.
+template <int kDim>
+__device__ inline void FoldRange(const DecodeSums<kDim>& next, float factor,
+                                 DecodeSums<kDim>& sums) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const FoldWeights weights = WeightsOf(sums.largest[half], next.largest[half], factor);
+    sums.largest[half] = weights.largest;
+    sums.total[half] = weights.Fold(sums.total[half], next.total[half]);
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) {
+#pragma unroll
+      for (int j = 2 * half; j < 2 * half + 2; ++j) {
+        sums.out[i][j] = weights.Fold(sums.out[i][j], next.out[i][j]);
+      }
+    }
+  }
+}
+
+// Heads that MergeResults takes at a time. Twice as many would have their loads in flight at once,
+// but what they hold in registers is then spilled in the loop over keys, which costs a twentieth
+// there.
+constexpr int HeadsOfFan(int fan) { return 16 / fan; }
+
+// Merges `count` partial results, at most kFan, of up to HeadsOfFan heads, in order of keys:
+// first_slot, first_slot + slot_step, … `first` is the first slot's of the first head. Lane kFan h
+// + i holds the maximum and the total of result i for head h, and of every head's sums kDim / 32
+// neighbours. All loads are in flight at once, as nothing else hides their latency. `take` gets
+// (head, its sums, their maximum, their total).
+template <int kDim, int kFan, typename Take>
+__device__ inline void MergeResults(const AttentionLaunch& a, const float* first, int slot_step,
+                                    int count, int num_heads, float factor, const Take& take) {
+  constexpr int kHeads = HeadsOfFan(kFan);
   constexpr int kPerLane = kDim / 32;
   constexpr int kStride = PartialStride(kDim);
   const int lane = threadIdx.x;
   const std::int64_t step = std::int64_t{slot_step} * a.num_heads * kStride;
-  float largest = -INFINITY, total = 0;
-  if (lane % 8 < count && lane / 8 < num_heads) {
-    const float2 of_slot = __ldcg(
-        reinterpret_cast<const float2*>(first + lane % 8 * step + lane / 8 * kStride + kDim));
-    largest = of_slot.x;
-    total = of_slot.y;
+  float2 of_slot = {0, 0};
+  if (lane % kFan < count && lane / kFan < num_heads) {
+    of_slot = __ldcg(
+        reinterpret_cast<const float2*>(first + lane % kFan * step + lane / kFan * kStride + kDim));
   }
-  float part[4][kMergeFan][kPerLane];
+  float part[kHeads][kFan][kPerLane];
 #pragma unroll
-  for (int head = 0; head < 4; ++head) {
+  for (int head = 0; head < kHeads; ++head) {
 #pragma unroll
-    for (int slot = 0; slot < kMergeFan; ++slot) {
+    for (int slot = 0; slot < kFan; ++slot) {
       const float* from = first + slot * step + head * kStride + lane * kPerLane;
       const bool valid = slot < count && head < num_heads;
 #pragma unroll
@@ -224,26 +267,25 @@ __device__ inline void MergeFour(const AttentionLaunch& a, const float* first, i
       }
     }
   }
-  float most = largest;
 #pragma unroll
-  for (int offset = 4; offset > 0; offset /= 2) {
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, offset));
-  }
-  // A head that is not there has no maximum.
-  const float weight = most == -INFINITY ? 0.0f : Exp2((largest - most) * factor);
+  for (int head = 0; head < kHeads; ++head) {
+    if (head >= num_heads) break;
+    float largest = __shfl_sync(kAllLanes, of_slot.x, kFan * head);
+    float total = __shfl_sync(kAllLanes, of_slot.y, kFan * head);
 #pragma unroll
-  for (int head = 0; head < 4; ++head) {
-    float sum[kPerLane] = {};
-    float whole = 0;
+    for (int slot = 1; slot < kFan; ++slot) {
+      const float next_largest = __shfl_sync(kAllLanes, of_slot.x, kFan * head + slot);
+      const float next_total = __shfl_sync(kAllLanes, of_slot.y, kFan * head + slot);
+      if (slot >= count) continue;
+      const FoldWeights weights = WeightsOf(largest, next_largest, factor);
+      largest = weights.largest;
+      total = weights.Fold(total, next_total);
 #pragma unroll
-    for (int slot = 0; slot < kMergeFan; ++slot) {
-      const float of_slot = __shfl_sync(kAllLanes, weight, 8 * head + slot);
-      whole += of_slot * __shfl_sync(kAllLanes, total, 8 * head + slot);
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j) sum[j] += of_slot * part[head][slot][j];
+      for (int j = 0; j < kPerLane; ++j) {
+        part[head][0][j] = weights.Fold(part[head][0][j], part[head][slot][j]);
+      }
     }
-    const float of_head = __shfl_sync(kAllLanes, most, 8 * head);
-    if (head < num_heads) take(head, sum, of_head, whole);
+    take(head, part[head][0], largest, total);
   }
 }
 
@@ -260,19 +302,19 @@ __device__ inline bool IsLastOf(int count, std::int32_t* counter) {
   return true;
 }
 
-// The tree by which the ranges of a row are merged: kMergeFan neighbours by the last of them to
-// end, then what those left, by the last of those. Which range belongs where depends on the row's
-// length alone, and so do the bits.
+// Merges what the row's units have written, as far as this one is the last to have: the ranges of
+// its four, unless it has all of them itself, and then the fours.
 template <int kDim>
-__device__ inline void MergeRanges(const AttentionLaunch& a, const AttentionWorkItem& item,
-                                   int first_head, int num_heads, float factor, std::int64_t at) {
+__device__ inline void MergeRanges(const AttentionLaunch& a, const DecodeItem& item, int first_head,
+                                   int num_heads, float factor, std::int64_t at) {
   constexpr int kPerLane = kDim / 32;
   constexpr int kStride = PartialStride(kDim);
   const int lane = threadIdx.x;
   const int first_slot = a.merge_start[item.merge];
   const int num_slots = a.merge_start[item.merge + 1] - first_slot;
-  const int num_groups = (num_slots + kMergeFan - 1) / kMergeFan;
-  const int group = (item.partial - first_slot) / kMergeFan;
+  const int num_fours = (num_slots + kMergeFour - 1) / kMergeFour;
+  const int four = (item.partial - first_slot) / kMergeFour;
+  const int of_four = min(kMergeFour, num_slots - four * kMergeFour);
   std::int32_t* counters =
       a.counters + (std::int64_t{item.merge} * gridDim.y + blockIdx.y) * kMergeCounters;
   const auto write_out = [&](int head, const float(&sum)[kPerLane], float whole) {
@@ -282,31 +324,40 @@ __device__ inline void MergeRanges(const AttentionLaunch& a, const AttentionWork
     }
   };
 
-  const int of_group = min(kMergeFan, num_slots - group * kMergeFan);
-  if (!IsLastOf(of_group, counters + group)) return;
-  float* to = a.partials +
-              (std::int64_t{first_slot + group * kMergeFan} * a.num_heads + first_head) * kStride;
-  for (int head = 0; head < num_heads; head += 4) {
-    MergeFour<kDim>(
-        a, to + head * kStride, 1, of_group, num_heads - head, factor,
-        [&](int i, const float(&sum)[kPerLane], float most, float whole) {
-          if (num_groups == 1) return write_out(head + i, sum, whole);
-          // The group's first slot, which this warp alone has left to read.
-          float* slot = to + (head + i) * kStride;
+  if (item.num_keys <= item.split_keys && of_four > 1) {
+    if (!IsLastOf(of_four, counters + four)) return;
+    float* to = a.partials +
+                (std::int64_t{first_slot + four * kMergeFour} * a.num_heads + first_head) * kStride;
+    for (int head = 0; head < num_heads; head += HeadsOfFan(kMergeFour)) {
+      MergeResults<kDim, kMergeFour>(
+          a, to + head * kStride, 1, of_four, num_heads - head, factor,
+          [&](int i, const float(&sum)[kPerLane], float largest, float whole) {
+            if (num_fours == 1) return write_out(head + i, sum, whole);
+            // The four's first slot, which this warp alone has left to read.
+            float* slot = to + (head + i) * kStride;
 #pragma unroll
-          for (int j = 0; j < kPerLane; j += 2) {
-            *reinterpret_cast<float2*>(slot + lane * kPerLane + j) = {sum[j], sum[j + 1]};
-          }
-          if (lane == 0) *reinterpret_cast<float2*>(slot + kDim) = {most, whole};
-        });
+            for (int j = 0; j < kPerLane; j += 2) {
+              *reinterpret_cast<float2*>(slot + lane * kPerLane + j) = {sum[j], sum[j + 1]};
+            }
+            if (lane == 0) *reinterpret_cast<float2*>(slot + kDim) = {largest, whole};
+          });
+    }
   }
-  if (num_groups == 1 || !IsLastOf(num_groups, counters + kMergeFan)) return;
+  if (num_fours == 1 || !IsLastOf(num_fours, counters + kMaxFours)) return;
   const float* first = a.partials + (std::int64_t{first_slot} * a.num_heads + first_head) * kStride;
-  for (int head = 0; head < num_heads; head += 4) {
-    MergeFour<kDim>(a, first + head * kStride, kMergeFan, num_groups, num_heads - head, factor,
-                    [&](int i, const float(&sum)[kPerLane], float, float whole) {
-                      write_out(head + i, sum, whole);
-                    });
+  const auto merge_fours = [&](auto fan) {
+    for (int head = 0; head < num_heads; head += HeadsOfFan(fan.value)) {
+      MergeResults<kDim, fan.value>(a, first + head * kStride, kMergeFour, num_fours,
+                                    num_heads - head, factor,
+                                    [&](int i, const float(&sum)[kPerLane], float, float whole) {
+                                      write_out(head + i, sum, whole);
+                                    });
+    }
+  };
+  if (num_fours <= kMaxFours / 2) {
+    merge_fours(std::integral_constant<int, kMaxFours / 2>());
+  } else {
+    merge_fours(std::integral_constant<int, kMaxFours>());
   }
 }
 
@@ -315,9 +366,9 @@ template <typename T, int kDim>
 __global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ AttentionLaunch a) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   using Tiles = DecodeTiles<T, kDim>;
-  const AttentionWorkItem item = a.items[blockIdx.x];
-  if (item.num_keys == 0) return;  // fills the grid up
-  const SequenceLaunch sequence = a.sequences[item.sequence];
+  constexpr int kStages = Tiles::kStages;
+  const DecodeItem item = a.decode_items[blockIdx.x];
+  if (item.num_keys == 0) return;
   const int group_size = a.num_heads / a.num_kv_heads;
   const int parts = (group_size + kDecodeHeads - 1) / kDecodeHeads;
   const int kv_head = blockIdx.y / parts;
@@ -325,13 +376,11 @@ __global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ Attentio
   const int num_heads = min(kDecodeHeads, (kv_head + 1) * group_size - first_head);
   const int lane = threadIdx.x, g = lane / 4, t = lane % 4;
   const std::uint32_t shared = SharedAddress(shared_bytes);
-  DecodeLoader<T, kDim> loader(a, item, a.block_tables + sequence.block_table_start, kv_head,
-                               shared);
+  DecodeLoader<T, kDim> loader(a, item, kv_head, shared);
 #pragma unroll
-  for (int stage = 0; stage < Tiles::kStages - 1; ++stage) loader.LoadNext(stage);
+  for (int stage = 0; stage < kStages - 1; ++stage) loader.LoadNext(stage);
 
-  const std::int64_t row = sequence.first_row + item.first_row / group_size;
-  const std::int64_t at = (row * a.num_heads + first_head) * kDim;
+  const std::int64_t at = (std::int64_t{item.row} * a.num_heads + first_head) * kDim;
   std::uint32_t q[kDim / 16][4];
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
@@ -346,20 +395,31 @@ __global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ Attentio
     }
   }
 
+  // A tile never spans two ranges, as these are multiples of 64 keys.
+  static_assert(64 % kDecodeKeys == 0);
   const float factor = a.scale * 1.44269504f;  // log2(e)
   DecodeSums<kDim> sums;
-  const int num_tiles = (item.num_keys + kDecodeKeys - 1) / kDecodeKeys;
-  for (int tile = 0; tile < num_tiles; ++tile) {
-    WaitCopies<Tiles::kStages - 2>();
-    __syncwarp();  // every lane's copies are there, and nobody reads the tile before any more
-    loader.LoadNext((tile + Tiles::kStages - 1) % Tiles::kStages);
-    AddTile<T, kDim>(shared + tile % Tiles::kStages * 2 * Tiles::kTileBytes, q, factor,
-                     item.num_keys - tile * kDecodeKeys, sums);
-  }
+  int stage = 0;
+  for (int first = 0; first < item.num_keys; first += item.split_keys) {
+    DecodeSums<kDim> range;
+    const int end = min(item.num_keys, first + item.split_keys);
+    for (int key = first; key < end; key += kDecodeKeys) {
+      WaitCopies<kStages - 2>();
+      __syncwarp();  // every lane's copies are there, and nobody reads the tile before any more
+      loader.LoadNext(stage == 0 ? kStages - 1 : stage - 1);
+      AddTile<T, kDim>(shared + stage * 2 * Tiles::kTileBytes, q, factor, end - key, range);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    sums.total[half] += __shfl_xor_sync(kAllLanes, sums.total[half], 1);
-    sums.total[half] += __shfl_xor_sync(kAllLanes, sums.total[half], 2);
+    for (int half = 0; half < 2; ++half) {
+      range.total[half] += __shfl_xor_sync(kAllLanes, range.total[half], 1);
+      range.total[half] += __shfl_xor_sync(kAllLanes, range.total[half], 2);
+    }
+    if (first == 0) {
+      sums = range;
+    } else {
+      FoldRange<kDim>(range, factor, sums);
+    }
   }
 
   if (item.merge < 0) {

@@ -19,6 +19,19 @@ struct SequenceLaunch {
   std::int32_t block_table_start = 0;
 };
 
+// A unit of decode, for every part of the heads: ranges of a query's keys, each of split_keys but
+// the last, which are summed alone and then merged in order. All ranges of a four, or one.
+struct DecodeItem {
+  std::int32_t row = 0;          // of q
+  std::int32_t table_entry = 0;  // of block_tables: the block of first_key
+  std::int32_t first_key = 0;    // position
+  std::int32_t num_keys = 0;     // 0: fills the grid up
+  std::int32_t split_keys = 0;
+  std::int32_t merge = -1;   // index into merge_start if the row has other units, else −1
+  std::int32_t partial = 0;  // slot of the first range
+  std::int32_t unused = 0;
+};
+
 // Device memory, but for the tensor maps; shapes as in AttentionLayer.
 struct AttentionLaunch {
   const float* q = nullptr;
@@ -29,7 +42,8 @@ struct AttentionLaunch {
   DType out_dtype = DType::kF32;
   float scale = 0;
   std::int32_t num_heads = 0, num_kv_heads = 0, head_dim = 0, block_size = 0;
-  const AttentionWorkItem* items = nullptr;
+  const AttentionWorkItem* items = nullptr;  // or decode_items
+  const DecodeItem* decode_items = nullptr;
   std::int32_t num_items = 0;
   const SequenceLaunch* sequences = nullptr;
   const std::int32_t* block_tables = nullptr;
@@ -53,11 +67,11 @@ using DecodeLaunchFunction = cudaError_t(const AttentionLaunch&, cudaStream_t);
 // An item is some rows of a sequence for one KV head.
 PrefillLaunchFunction LaunchPrefillBf16Dim64, LaunchPrefillBf16Dim128, LaunchPrefillF16Dim64,
     LaunchPrefillF16Dim128;
-// An item is a query and a range of its keys, for every KV head; one without keys is left out.
+// Takes decode_items.
 DecodeLaunchFunction LaunchDecodeBf16Dim64, LaunchDecodeBf16Dim128, LaunchDecodeF16Dim64,
     LaunchDecodeF16Dim128;
 // Any head_dim up to 256 and any dtype, sums in f32: an item is a query of a sequence, for every
-// head.
+// head; one without keys is left out.
 DecodeLaunchFunction LaunchPlainRows;
 
 }  // namespace thresher

@@ -182,7 +182,7 @@ TEST_F(DecoderSteps, RefuseWhatIsOutOfRangeByName) {
                         {{1, 1}, {0}, {0, 1}, "1 positions"},
                         {{1, 1}, {0, 1}, {0}, "1 slots"},
                         {{99}, {0}, {0}, "token id 99"},
-                        {{-1}, {0}, {0}, "token id -1"},
+                        {{-1}, {0}, {0}, "id -1"},  // nothing was drawn
                         {{1}, {8}, {0}, "position 8"},
                         {{1}, {-1}, {0}, "position -1"}}) {
     const absl::Status status = (*model)->Forward(
