@@ -30,6 +30,7 @@ class CapturingDevice final : public Device {
     ++num_captured;
     return std::make_unique<Work>(*this);
   }
+  absl::StatusOr<DeviceMemory> Memory() override { return Refusal(); }
   absl::Status CopyToDevice(const void*, void*, std::size_t) override { return Refusal(); }
   absl::Status CopyToHost(const void*, void*, std::size_t) override { return Refusal(); }
 
