@@ -14,6 +14,7 @@ export THRESHER_TEST_GOLDEN=$bundle/golden
 # Each script ends by itself before a lease of ten minutes does.
 deadline=$((SECONDS + ${THRESHER_GPU_SECONDS:-520}))
 failed=0
+rm -f "$out"/*.jsonl "$out/failures.txt"
 
 if [[ ! -x $bundle/thresher ]]; then
   echo "$(basename "$0"): $bundle holds no bundle" >&2
@@ -49,8 +50,9 @@ run_part() {
   echo "$name: $((SECONDS - start)) s"
 }
 
-# Case, value, unit and share of the floor of each JSON line of a file.
+# Case, value, unit and share of the floor of each JSON line of a file, if it is there.
 print_cases() {
+  [[ -s $1 ]] || return 0
   sed -nE 's/.*"case": ?"([^"]*)".*"value": ?([-0-9.e+]+),"unit": ?"([^"]*)".*/\1 \2 \3 &/p' "$1" |
     while read -r name value rest; do
       local unit ratio

@@ -38,7 +38,7 @@ fi
 kill "$server" 2>/dev/null || true
 wait "$server" 2>/dev/null || true
 
-value() { sed -nE "s/.*\"$2\": ?([0-9.e+]+).*/\1/p" "$out/$1" | head -1; }
+value() { [[ ! -f $out/$1 ]] || sed -nE "s/.*\"$2\": ?([0-9.e+]+).*/\1/p" "$out/$1" | head -1; }
 inside=$(value offline_1000_1000.jsonl value) served=$(value serve.jsonl output_tokens_per_s)
 for file in offline_1000_1000.jsonl offline_2048_2048.jsonl; do print_cases "$out/$file"; done
 printf '  %-28s %10.3f output tokens/s\n' serve_1000_1000_at_256 "${served:-0}"

@@ -71,10 +71,12 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> LoadRunner(const StepBenchOptions& 
                                                         const AttentionCatalog& catalog,
                                                         int num_blocks) {
   const SchedulerOptions& scheduler = options.engine.scheduler;
-  int most_rows = scheduler.token_budget, most_sequences = scheduler.token_budget;
-  for (const DecodeCase& spec : options.decode) most_rows = std::max(most_rows, spec.batch);
-  most_sequences = std::min(most_rows, std::max(most_sequences / scheduler.block_size, 1));
+  int most_rows = scheduler.token_budget;
+  // Prompts that fill the cache have a block each at least, or are as long as sequences get.
+  int most_sequences =
+      most_rows / std::min({scheduler.block_size, LongestSequence(options), most_rows});
   for (const DecodeCase& spec : options.decode) {
+    most_rows = std::max(most_rows, spec.batch);
     most_sequences = std::max(most_sequences, spec.batch);
   }
   return CreateParallelRunner(files,
@@ -124,7 +126,7 @@ absl::StatusOr<StepBenchCase> Measure(const std::string& name, int repetitions, 
 }
 
 absl::Status MeasureAll(const StepBenchOptions& options, const StepFloor& floor, StepDriver& driver,
-                        StepBenchReport& report) {
+                        const StepBenchProgress& progress, StepBenchReport& report) {
   for (const DecodeCase& spec : options.decode) {
     absl::StatusOr<StepBenchCase> measured = Measure(
         absl::StrCat("decode_", spec.batch, "x", spec.context), options.repetitions, true,
@@ -134,6 +136,7 @@ absl::Status MeasureAll(const StepBenchOptions& options, const StepFloor& floor,
     measured->floor = 1e3 * floor.DecodeBytes(spec.batch, spec.context) / report.bandwidth;
     measured->tokens_per_second = 1e3 * spec.batch / measured->milliseconds;
     report.cases.push_back(*std::move(measured));
+    if (progress) progress(report);
   }
   for (const int tokens : options.prefill) {
     absl::StatusOr<StepBenchCase> measured = Measure(
@@ -145,8 +148,20 @@ absl::Status MeasureAll(const StepBenchOptions& options, const StepFloor& floor,
     }
     measured->tokens_per_second = 1e3 * tokens / measured->milliseconds;
     report.cases.push_back(*std::move(measured));
+    if (progress) progress(report);
   }
   return absl::OkStatus();
+}
+
+std::string Line(const StepBenchReport& report, const std::string& commit,
+                 const std::string& command, const std::string& name, double value,
+                 const char* unit, const nlohmann::ordered_json& rest) {
+  nlohmann::ordered_json line = {
+      {"bench", "step"},  {"case", name},       {"device", report.device},
+      {"commit", commit}, {"command", command}, {"value", value},
+      {"unit", unit}};
+  line.update(rest);
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -175,7 +190,8 @@ absl::Status StepBenchOptions::Validate() const {
   return engine.Validate();
 }
 
-absl::StatusOr<StepBenchReport> RunStepBench(const StepBenchOptions& options) {
+absl::StatusOr<StepBenchReport> RunStepBench(const StepBenchOptions& options,
+                                             const StepBenchProgress& progress) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<ModelFiles>> files = ModelFiles::Open(options.engine.model_path);
   if (!files.ok()) return files.status();
@@ -215,46 +231,38 @@ absl::StatusOr<StepBenchReport> RunStepBench(const StepBenchOptions& options) {
   const Clock::time_point filled_from = Clock::now();
   if (absl::Status status = driver.FillCache(); !status.ok()) return status;
   report.fill_seconds = SecondsSince(filled_from);
-  if (absl::Status status = MeasureAll(options, *floor, driver, report); !status.ok()) {
+  if (absl::Status status = MeasureAll(options, *floor, driver, progress, report); !status.ok()) {
     return status;
   }
   return report;
 }
 
-std::vector<std::string> StepBenchLines(const StepBenchReport& report, const std::string& commit,
-                                        const std::string& command) {
-  std::vector<std::string> lines;
-  const auto add = [&](const std::string& name, double value, const char* unit,
-                       const nlohmann::ordered_json& rest) {
-    nlohmann::ordered_json line = {
-        {"bench", "step"},  {"case", name},       {"device", report.device},
-        {"commit", commit}, {"command", command}, {"value", value},
-        {"unit", unit}};
-    line.update(rest);
-    lines.push_back(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  };
-  for (const StepBenchCase& measured : report.cases) {
-    nlohmann::ordered_json rest;
-    if (measured.floor > 0) {
-      rest = {{"floor", measured.floor},
-              {"ratio_to_floor", measured.floor / measured.milliseconds}};
-    } else {
-      rest = {{"floor", nullptr}};
-    }
-    rest.update({{"peer", nullptr},
-                 {"tokens_per_s", measured.tokens_per_second},
-                 {"fastest", measured.fastest},
-                 {"slowest", measured.slowest},
-                 {"cpu_ms", measured.cpu_milliseconds}});
-    add(measured.name, measured.milliseconds, "ms", rest);
+std::string StepBenchCaseLine(const StepBenchReport& report, const StepBenchCase& measured,
+                              const std::string& commit, const std::string& command) {
+  nlohmann::ordered_json rest = {{"floor", nullptr}};
+  if (measured.floor > 0) {
+    rest = {{"floor", measured.floor}, {"ratio_to_floor", measured.floor / measured.milliseconds}};
   }
-  const nlohmann::ordered_json none = nlohmann::ordered_json::object();
-  add("load", report.load_seconds, "s", none);
-  add("fill_cache", report.fill_seconds, "s", {{"blocks", report.num_blocks}});
-  add("bandwidth", report.bandwidth / 1e9, "GB/s", {{"weight_bytes", report.weight_bytes}});
-  add("agreement", report.disagreement.empty() ? 1 : 0, "bool",
-      {{"disagreement", report.disagreement}});
-  return lines;
+  rest.update({{"peer", nullptr},
+               {"tokens_per_s", measured.tokens_per_second},
+               {"fastest", measured.fastest},
+               {"slowest", measured.slowest},
+               {"cpu_ms", measured.cpu_milliseconds}});
+  return Line(report, commit, command, measured.name, measured.milliseconds, "ms", rest);
+}
+
+std::vector<std::string> StepBenchRunLines(const StepBenchReport& report, const std::string& commit,
+                                           const std::string& command) {
+  const auto line = [&](const std::string& name, double value, const char* unit,
+                        const nlohmann::ordered_json& rest) {
+    return Line(report, commit, command, name, value, unit, rest);
+  };
+  return {
+      line("load", report.load_seconds, "s", nlohmann::ordered_json::object()),
+      line("fill_cache", report.fill_seconds, "s", {{"blocks", report.num_blocks}}),
+      line("bandwidth", report.bandwidth / 1e9, "GB/s", {{"weight_bytes", report.weight_bytes}}),
+      line("agreement", report.disagreement.empty() ? 1 : 0, "bool",
+           {{"disagreement", report.disagreement}})};
 }
 
 }  // namespace thresher

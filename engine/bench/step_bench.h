@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -51,11 +52,20 @@ struct StepBenchReport {
   std::string disagreement;
 };
 
-// Takes the calling thread for the run. Errors of the options, the model and the runner.
-absl::StatusOr<StepBenchReport> RunStepBench(const StepBenchOptions& options);
+// Called after each case, with the report as far as it is: a run that is cut short has said
+// something.
+using StepBenchProgress = std::function<void(const StepBenchReport& report)>;
 
-// One JSON object a line: bench, case, device, commit, command, value, unit, floor, peer.
-std::vector<std::string> StepBenchLines(const StepBenchReport& report, const std::string& commit,
-                                        const std::string& command);
+// Takes the calling thread for the run. Errors of the options, the model and the runner.
+absl::StatusOr<StepBenchReport> RunStepBench(const StepBenchOptions& options,
+                                             const StepBenchProgress& progress);
+
+// JSON objects: bench, case, device, commit, command, value, unit, floor, peer.
+// Of one of the report's cases.
+std::string StepBenchCaseLine(const StepBenchReport& report, const StepBenchCase& measured,
+                              const std::string& commit, const std::string& command);
+// Of the run as a whole: loading, filling, bandwidth, agreement.
+std::vector<std::string> StepBenchRunLines(const StepBenchReport& report, const std::string& commit,
+                                           const std::string& command);
 
 }  // namespace thresher

@@ -75,11 +75,15 @@ int RunBenchStep(const std::vector<std::string>& arguments) {
     Fail(options.status());
     return 2;
   }
-  const absl::StatusOr<StepBenchReport> report = RunStepBench(*options);
-  if (!report.ok()) return Fail(report.status());
   std::string command = "thresher bench step";
   for (const std::string& argument : arguments) absl::StrAppend(&command, " ", argument);
-  for (const std::string& line : StepBenchLines(*report, flags.commit(), command)) {
+  const absl::StatusOr<StepBenchReport> report =
+      RunStepBench(*options, [&](const StepBenchReport& so_far) {
+        std::cout << StepBenchCaseLine(so_far, so_far.cases.back(), flags.commit(), command)
+                  << std::endl;
+      });
+  if (!report.ok()) return Fail(report.status());
+  for (const std::string& line : StepBenchRunLines(*report, flags.commit(), command)) {
     std::cout << line << std::endl;
   }
   return report->disagreement.empty() ? 0 : Fail(absl::InternalError(report->disagreement));

@@ -31,8 +31,12 @@ StepBenchOptions TinyOptions() {
 }
 
 TEST(StepBench, MeasuresEveryCaseOnce) {
-  const absl::StatusOr<StepBenchReport> report = RunStepBench(TinyOptions());
+  std::vector<std::string> told;
+  const absl::StatusOr<StepBenchReport> report = RunStepBench(
+      TinyOptions(),
+      [&](const StepBenchReport& so_far) { told.push_back(so_far.cases.back().name); });
   ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(told, (std::vector<std::string>{"decode_1x32", "decode_3x100", "first_token_150"}));
   EXPECT_EQ(report->disagreement, "");
   // 3 sequences of 100 + 3 tokens, in blocks of 16.
   EXPECT_EQ(report->num_blocks, 21);
@@ -55,7 +59,7 @@ TEST(StepBench, FillsCachesOfAnySize) {
   for (const int block_size : {16, 64, 128}) {
     options.engine.scheduler.block_size = block_size;
     options.decode = {{.batch = 5, .context = 40}};
-    const absl::StatusOr<StepBenchReport> report = RunStepBench(options);
+    const absl::StatusOr<StepBenchReport> report = RunStepBench(options, nullptr);
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->disagreement, "") << block_size;
   }
@@ -67,18 +71,22 @@ TEST(StepBench, LinesAreJsonWithTheRatioToTheFloor) {
   report.bandwidth = 2e9;
   report.cases = {{.name = "decode_1x32", .milliseconds = 4, .floor = 3, .tokens_per_second = 250},
                   {.name = "first_token_9", .milliseconds = 5}};
-  const std::vector<std::string> lines = StepBenchLines(report, "c", "thresher bench step");
-  ASSERT_EQ(lines.size(), 6u);
-  const nlohmann::json decode = nlohmann::json::parse(lines[0]);
+  const auto parse = [&](int index) {
+    return nlohmann::json::parse(
+        StepBenchCaseLine(report, report.cases[static_cast<std::size_t>(index)], "c", "command"));
+  };
+  const nlohmann::json decode = parse(0);
   EXPECT_EQ(decode["bench"], "step");
   EXPECT_EQ(decode["case"], "decode_1x32");
   EXPECT_EQ(decode["value"], 4);
   EXPECT_EQ(decode["unit"], "ms");
   EXPECT_EQ(decode["ratio_to_floor"], 0.75);
   EXPECT_EQ(decode["tokens_per_s"], 250);
-  EXPECT_TRUE(nlohmann::json::parse(lines[1])["floor"].is_null());
-  EXPECT_EQ(nlohmann::json::parse(lines[4])["value"], 2);
-  EXPECT_EQ(nlohmann::json::parse(lines[5])["value"], 1);
+  EXPECT_TRUE(parse(1)["floor"].is_null());
+  const std::vector<std::string> lines = StepBenchRunLines(report, "c", "command");
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(nlohmann::json::parse(lines[2])["value"], 2);
+  EXPECT_EQ(nlohmann::json::parse(lines[3])["value"], 1);
 }
 
 TEST(StepBench, RefusesByTheFlagsName) {
@@ -101,7 +109,7 @@ TEST(StepBench, RefusesByTheFlagsName) {
   EXPECT_NE(message(bad).find("the context of --decode is 3"), std::string::npos);
   bad = TinyOptions();
   bad.prefill = {200000};
-  EXPECT_EQ(RunStepBench(bad).status().message(),
+  EXPECT_EQ(RunStepBench(bad, nullptr).status().message(),
             "the longest sequence is 200000; it must be at most 131072, the model's context");
 }
 
