@@ -65,11 +65,10 @@ absl::Status GemmOnly::Pack(const ModelFiles& files, const std::vector<std::stri
   return absl::OkStatus();
 }
 
-absl::Status GemmOnly::Multiply(const PackedWeight& weight, std::int64_t num_rows) {
+absl::Status GemmOnly::Multiply(const PackedWeight& weight, std::int64_t num_rows, DType out) {
   return backend_.ops().MatMul(
       TensorView::Of(input_.get(), backend_.ops().gemm_input_dtype(), num_rows, weight.cols()),
-      weight, TensorView(), TensorView::Of(output_.get(), DType::kF32, num_rows, weight.rows()),
-      *stream_);
+      weight, TensorView(), TensorView::Of(output_.get(), out, num_rows, weight.rows()), *stream_);
 }
 
 absl::StatusOr<double> GemmOnly::StepSeconds(std::int64_t num_rows, std::int64_t num_logit_rows,
@@ -79,10 +78,10 @@ absl::StatusOr<double> GemmOnly::StepSeconds(std::int64_t num_rows, std::int64_t
     const auto start = std::chrono::steady_clock::now();
     for (const auto& weight : weights_) {
       const bool is_head = weight == weights_.back();
-      if (absl::Status status = Multiply(*weight, is_head ? num_logit_rows : num_rows);
-          !status.ok()) {
-        return status;
-      }
+      const absl::Status status =
+          is_head ? Multiply(*weight, num_logit_rows, DType::kF32)
+                  : Multiply(*weight, num_rows, backend_.ops().activation_dtype());
+      if (!status.ok()) return status;
     }
     if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

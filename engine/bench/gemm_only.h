@@ -29,7 +29,7 @@ class GemmOnly final {
  private:
   explicit GemmOnly(Backend& backend) : backend_(backend) {}
   absl::Status Pack(const ModelFiles& files, const std::vector<std::string>& names);
-  absl::Status Multiply(const PackedWeight& weight, std::int64_t num_rows);
+  absl::Status Multiply(const PackedWeight& weight, std::int64_t num_rows, DType out);
 
   Backend& backend_;
   std::unique_ptr<Stream> stream_;

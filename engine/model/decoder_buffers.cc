@@ -40,6 +40,7 @@ absl::StatusOr<DecoderBuffers> AllocateDecoderBuffers(const ModelConfig& config,
                                                       const CausalLmOptions& options,
                                                       Backend& backend) {
   const DType gemm = backend.ops().gemm_input_dtype();
+  const DType between = backend.ops().activation_dtype();
   const std::int64_t n = options.max_tokens, rows = options.max_logit_rows;
   const std::int64_t hidden = config.hidden_size, head_dim = config.head_dim;
   const std::int64_t heads = shard.heads.count, inner = shard.intermediate.count;
@@ -50,11 +51,11 @@ absl::StatusOr<DecoderBuffers> AllocateDecoderBuffers(const ModelConfig& config,
   };
   make(buffers.hidden, DType::kF32, n, hidden);
   make(buffers.normed, gemm, n, hidden);
-  make(buffers.qkv, DType::kF32, n, (heads + 2 * shard.kv_heads.count) * head_dim);
-  make(buffers.q, DType::kF32, n, heads, head_dim);
+  make(buffers.qkv, between, n, (heads + 2 * shard.kv_heads.count) * head_dim);
+  make(buffers.q, between, n, heads, head_dim);
   make(buffers.attention, gemm, n, heads, head_dim);
-  make(buffers.branch, DType::kF32, n, hidden);
-  make(buffers.gate_up, DType::kF32, n, 2 * inner);
+  make(buffers.branch, shard.size == 1 ? between : DType::kF32, n, hidden);
+  make(buffers.gate_up, between, n, 2 * inner);
   make(buffers.activation, gemm, n, inner);
   make(buffers.rows, DType::kF32, rows, hidden);
   make(buffers.rows_normed, gemm, rows, hidden);

@@ -9,16 +9,18 @@
 
 namespace thresher {
 
-// Whole buffers; a step uses the first rows. "gemm" is TransformerOps::gemm_input_dtype. Views live
-// as long as this object.
+// Whole buffers; a step uses the first rows. "gemm" is TransformerOps::gemm_input_dtype, "between"
+// its activation_dtype. Views live as long as this object.
 struct DecoderBuffers {
-  TensorView hidden;        // [max_tokens, hidden] f32, the residual
-  TensorView normed;        // [max_tokens, hidden] gemm
-  TensorView qkv;           // [max_tokens, (heads + 2 KV heads) · head_dim] f32
-  TensorView q;             // [max_tokens, heads, head_dim] f32
-  TensorView attention;     // [max_tokens, heads, head_dim] gemm
-  TensorView branch;        // [max_tokens, hidden] f32, what is added to the residual
-  TensorView gate_up;       // [max_tokens, 2 · intermediate] f32
+  TensorView hidden;     // [max_tokens, hidden] f32, the residual
+  TensorView normed;     // [max_tokens, hidden] gemm
+  TensorView qkv;        // [max_tokens, (heads + 2 KV heads) · head_dim] between
+  TensorView q;          // [max_tokens, heads, head_dim] between
+  TensorView attention;  // [max_tokens, heads, head_dim] gemm
+  // [max_tokens, hidden], what is added to the residual: between, but f32 where ranks add theirs
+  // up.
+  TensorView branch;
+  TensorView gate_up;       // [max_tokens, 2 · intermediate] between
   TensorView activation;    // [max_tokens, intermediate] gemm
   TensorView rows;          // [max_logit_rows, hidden] f32, gathered for the head
   TensorView rows_normed;   // [max_logit_rows, hidden] gemm

@@ -39,10 +39,10 @@ absl::Status CheckAttentionCache(const AttentionPlan& plan, const KvCacheLayer& 
 }
 
 absl::Status CheckAttentionLayer(const AttentionPlan& plan, const AttentionLayer& layer,
-                                 DType kv_dtype) {
+                                 DType kv_dtype, DType activation) {
   const AttentionBatch& batch = plan.batch;
-  absl::Status status =
-      CheckTensor(kOp, "q", layer.q, {DType::kF32}, {kAnySize, batch.num_heads, batch.head_dim});
+  absl::Status status = CheckTensor(kOp, "q", layer.q, {DType::kF32, activation},
+                                    {kAnySize, batch.num_heads, batch.head_dim});
   if (status.ok()) {
     status = CheckTensor(kOp, "out", layer.out, {DType::kF32, DType::kBF16},
                          {layer.q.shape[0], batch.num_heads, batch.head_dim});

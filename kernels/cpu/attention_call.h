@@ -14,11 +14,11 @@
 namespace thresher {
 
 // InvalidArgument naming the tensor of `layer` that does not fit the plan; CheckAttentionCache
-// looks at the cache alone.
+// looks at the cache alone. `activation` is what q may be beside f32.
 absl::Status CheckAttentionCache(const AttentionPlan& plan, const KvCacheLayer& cache,
                                  DType kv_dtype);
 absl::Status CheckAttentionLayer(const AttentionPlan& plan, const AttentionLayer& layer,
-                                 DType kv_dtype);
+                                 DType kv_dtype, DType activation = DType::kF32);
 
 // plan.workspace := the first whole cache line of the workspace, for which `bytes` holds a line to
 // spare. InvalidArgument if it is smaller.

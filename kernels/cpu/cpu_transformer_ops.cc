@@ -87,7 +87,7 @@ absl::Status CpuTransformerOps::RmsNorm(TensorView x, TensorView weight, float e
 
 absl::Status CpuTransformerOps::AddRmsNorm(TensorView x, TensorView residual, TensorView weight,
                                            float epsilon, TensorView out, Stream&) {
-  absl::Status status = CheckAddRmsNorm(x, residual, weight, out);
+  absl::Status status = CheckAddRmsNorm(x, residual, weight, out, activation_dtype());
   if (!status.ok()) return status;
   const std::int64_t c = x.shape[1];
   team_.ParallelRanges(x.shape[0], 2 * c, [&](std::int64_t begin, std::int64_t end, int) {
@@ -109,7 +109,7 @@ absl::Status CpuTransformerOps::RotateAndAppend(TensorView qkv, const QkvShape& 
 }
 
 absl::Status CpuTransformerOps::SiluMul(TensorView gate_up, TensorView out, Stream&) {
-  absl::Status status = CheckSiluMul(gate_up, out);
+  absl::Status status = CheckSiluMul(gate_up, out, activation_dtype());
   if (!status.ok()) return status;
   const std::int64_t c = out.shape[1];
   // An exponential and a division make an element about four times a plain one.

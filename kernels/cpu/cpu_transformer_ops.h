@@ -19,6 +19,7 @@ class CpuTransformerOps final : public TransformerOps {
   CpuTransformerOps(const CpuGemmOptions& options, ThreadTeam& team);
 
   DType gemm_input_dtype() const override;
+  DType activation_dtype() const override { return DType::kF32; }
   absl::Status Reserve(std::int64_t max_rows) override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackWeight(
       std::span<const WeightSource> parts) override;

@@ -24,11 +24,11 @@ absl::Status CheckGather(const TensorView& in, const TensorView& out, int size) 
                      {in.shape[0], size * in.shape[1]});
 }
 
-absl::Status CheckReduce(const TensorView& tensor) {
+absl::Status CheckReduce(const TensorView& tensor, DType dtype) {
   TensorView flat = tensor;
   flat.rank = 1;
   flat.shape = {tensor.num_elements()};
-  return CheckTensor("all_reduce_sum", "tensor", flat, {DType::kF32}, {kAnySize});
+  return CheckTensor("all_reduce_sum", "tensor", flat, {dtype}, {kAnySize});
 }
 
 class SoloGroup final : public TensorParallelGroup {
@@ -36,7 +36,7 @@ class SoloGroup final : public TensorParallelGroup {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   absl::Status AllReduceSum(TensorView tensor, Stream&) override {
-    return aborted_ ? Aborted() : CheckReduce(tensor);
+    return aborted_ ? Aborted() : CheckReduce(tensor, tensor.dtype);
   }
   absl::Status AllGatherColumns(TensorView in, TensorView out, Stream&) override {
     if (aborted_) return Aborted();
@@ -83,7 +83,7 @@ class InProcessGroup final : public TensorParallelGroup {
   void Abort() override { meeting_->barrier.Abort(); }
 
   absl::Status AllReduceSum(TensorView tensor, Stream&) override {
-    absl::Status own = CheckReduce(tensor);
+    absl::Status own = CheckReduce(tensor, DType::kF32);
     absl::Status met =
         Meet({Operation::kAllReduceSum, tensor.data, tensor.num_elements(), 1, own.ok()});
     if (!met.ok()) return own.ok() ? met : own;

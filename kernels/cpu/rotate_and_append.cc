@@ -95,7 +95,7 @@ void AddSums(const RowWriter& writer, const RotateAndAppendArguments& a, ThreadT
 
 absl::Status CpuRotateAndAppend(const RotateAndAppendArguments& arguments, const RowOps& row_ops,
                                 ThreadTeam& team) {
-  absl::Status status = CheckRotateAndAppend(arguments);
+  absl::Status status = CheckRotateAndAppend(arguments, DType::kF32);
   if (!status.ok()) return status;
   const RowWriter writer(arguments, row_ops);
   team.ParallelRanges(arguments.qkv.shape[0], 2 * arguments.qkv.shape[1],

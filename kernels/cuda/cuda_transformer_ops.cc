@@ -91,17 +91,17 @@ absl::Status CudaTransformerOps::MatMul(TensorView x, const PackedWeight& weight
 absl::Status CudaTransformerOps::RmsNorm(TensorView x, TensorView weight, float epsilon,
                                          TensorView out, Stream& stream) {
   if (absl::Status status = CheckRmsNorm(x, weight, out); !status.ok()) return status;
-  return CudaStatus(LaunchRmsNorm(x.as<float>(), nullptr, weight.as<float>(), epsilon, x.shape[0],
-                                  x.shape[1], out.dtype, out.data, HandleOf(stream)),
+  return CudaStatus(LaunchRmsNorm(x, nullptr, weight.as<float>(), epsilon, out, HandleOf(stream)),
                     "rms_norm");
 }
 
 absl::Status CudaTransformerOps::AddRmsNorm(TensorView x, TensorView residual, TensorView weight,
                                             float epsilon, TensorView out, Stream& stream) {
-  if (absl::Status status = CheckAddRmsNorm(x, residual, weight, out); !status.ok()) return status;
-  return CudaStatus(LaunchRmsNorm(x.as<float>(), residual.as<float>(), weight.as<float>(), epsilon,
-                                  x.shape[0], x.shape[1], out.dtype, out.data, HandleOf(stream)),
-                    "add_rms_norm");
+  absl::Status status = CheckAddRmsNorm(x, residual, weight, out, activation_dtype());
+  if (!status.ok()) return status;
+  return CudaStatus(
+      LaunchRmsNorm(x, residual.as<float>(), weight.as<float>(), epsilon, out, HandleOf(stream)),
+      "add_rms_norm");
 }
 
 absl::Status CudaTransformerOps::RotateAndAppend(TensorView qkv, const QkvShape& shape,
@@ -110,25 +110,27 @@ absl::Status CudaTransformerOps::RotateAndAppend(TensorView qkv, const QkvShape&
                                                  std::span<const std::int64_t> slot_mapping,
                                                  TensorView q, const KvCacheLayer& cache,
                                                  Stream& stream) {
-  absl::Status status =
-      CheckRotateAndAppend({qkv, shape, norm, rotary, positions, slot_mapping, q, cache});
+  absl::Status status = CheckRotateAndAppend(
+      {qkv, shape, norm, rotary, positions, slot_mapping, q, cache}, activation_dtype());
   if (!status.ok()) return status;
   const auto positions_there = positions_.Of(positions, HandleOf(stream));
   if (!positions_there.ok()) return positions_there.status();
   const auto slots_there = slots_.Of(slot_mapping, HandleOf(stream));
   if (!slots_there.ok()) return slots_there.status();
   RotateAndAppendLaunch launch;
-  launch.qkv = qkv.as<float>();
+  launch.qkv = qkv.data;
   launch.q_weight = norm.q_weight.as<float>();
   launch.k_weight = norm.k_weight.as<float>();
   launch.cos_sin = rotary.cos_sin.as<float>();
   launch.positions = *positions_there;
   launch.slot_mapping = *slots_there;
-  launch.q = q.as<float>();
+  launch.q = q.data;
   launch.k_cache = cache.k.data;
   launch.v_cache = cache.v.data;
   launch.k_sums = cache.k_sums.as<float>();
   launch.v_sums = cache.v_sums.as<float>();
+  launch.qkv_dtype = qkv.dtype;
+  launch.q_dtype = q.dtype;
   launch.kv_dtype = cache.k.dtype;
   launch.epsilon = norm.epsilon;
   launch.num_rows = static_cast<int>(positions.size());
@@ -141,10 +143,9 @@ absl::Status CudaTransformerOps::RotateAndAppend(TensorView qkv, const QkvShape&
 }
 
 absl::Status CudaTransformerOps::SiluMul(TensorView gate_up, TensorView out, Stream& stream) {
-  if (absl::Status status = CheckSiluMul(gate_up, out); !status.ok()) return status;
-  return CudaStatus(LaunchSiluMul(gate_up.as<float>(), out.shape[0], out.shape[1], out.dtype,
-                                  out.data, HandleOf(stream)),
-                    "silu_mul");
+  absl::Status status = CheckSiluMul(gate_up, out, activation_dtype());
+  if (!status.ok()) return status;
+  return CudaStatus(LaunchSiluMul(gate_up, out, HandleOf(stream)), "silu_mul");
 }
 
 absl::Status CudaTransformerOps::GatherRows(TensorView x, std::span<const std::int32_t> rows,

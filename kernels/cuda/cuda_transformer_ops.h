@@ -21,6 +21,7 @@ class CudaTransformerOps final : public TransformerOps {
                      std::unique_ptr<CublasLtGemm> gemm);
 
   DType gemm_input_dtype() const override { return input_dtype_; }
+  DType activation_dtype() const override { return input_dtype_; }
   absl::Status Reserve(std::int64_t max_rows) override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackWeight(
       std::span<const WeightSource> parts) override;

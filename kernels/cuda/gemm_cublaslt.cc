@@ -52,7 +52,7 @@ struct CublasLtGemm::Product {
     };
     make(weight, type, cols, rows);
     make(x, type, cols, count);
-    make(out, CUDA_R_32F, rows, count);
+    make(out, TypeOf(shape.out), rows, count);
   }
 
   absl::Status status;
@@ -89,7 +89,9 @@ std::int64_t CublasLtGemm::RowsOfBucket(int bucket) {
 }
 
 void CublasLtGemm::Announce(const CudaWeight& weight) {
-  algorithms_[{weight.dtype(), weight.rows(), weight.cols()}];
+  for (const DType out : {DType::kF32, weight.dtype()}) {
+    algorithms_[{weight.dtype(), weight.rows(), weight.cols(), out}];
+  }
 }
 
 absl::Status CublasLtGemm::Reserve(std::int64_t max_rows) {
@@ -125,10 +127,10 @@ absl::StatusOr<cublasLtMatmulAlgo_t> CublasLtGemm::Find(const Shape& shape, std:
                                      &product.out, &product.out, preference, 1, &result, &found);
   cublasLtMatmulPreferenceDestroy(preference);
   if (searched != CUBLAS_STATUS_SUCCESS || found == 0) {
-    return absl::UnimplementedError(
-        absl::StrCat(kOp, ": cuBLASLt has no algorithm for ", n, " rows of ",
-                     std::string(Name(shape.dtype)), " input and a weight of [", shape.rows, ", ",
-                     shape.cols, "]: ", cublasLtGetStatusString(searched)));
+    return absl::UnimplementedError(absl::StrCat(
+        kOp, ": cuBLASLt has no algorithm for ", n, " rows of ", std::string(Name(shape.dtype)),
+        " input, a weight of [", shape.rows, ", ", shape.cols, "] and ",
+        std::string(Name(shape.out)), " output: ", cublasLtGetStatusString(searched)));
   }
   return result.algo;
 }
@@ -154,10 +156,10 @@ absl::Status CublasLtGemm::MatMul(const TensorView& x, const CudaWeight& weight,
   if (weight.use() != CudaWeight::Use::kProducts) {
     return absl::InvalidArgumentError("mat_mul: the weight is a table to look up");
   }
-  const Shape shape = {weight.dtype(), weight.rows(), weight.cols()};
+  const Shape shape = {weight.dtype(), weight.rows(), weight.cols(), out.dtype};
   absl::Status status = CheckTensor(kOp, "x", x, {shape.dtype}, {kAnySize, shape.cols});
   if (status.ok()) {
-    status = CheckTensor(kOp, "out", out, {DType::kF32}, {x.shape[0], shape.rows});
+    status = CheckTensor(kOp, "out", out, {DType::kF32, shape.dtype}, {x.shape[0], shape.rows});
   }
   if (status.ok() && bias.data != nullptr) {
     status = CheckTensor(kOp, "bias", bias, {DType::kF32}, {shape.rows});
@@ -165,8 +167,7 @@ absl::Status CublasLtGemm::MatMul(const TensorView& x, const CudaWeight& weight,
   const std::int64_t n = x.shape[0];
   if (!status.ok() || n == 0) return status;
   if (bias.data != nullptr) {
-    status = CudaStatus(LaunchFillRows(bias.as<float>(), n, shape.rows, out.as<float>(), stream),
-                        "filling in bias");
+    status = CudaStatus(LaunchFillRows(bias.as<float>(), out, stream), "filling in bias");
     if (!status.ok()) return status;
   }
   const absl::StatusOr<const cublasLtMatmulAlgo_t*> algorithm = AlgorithmFor(shape, n);

@@ -17,8 +17,9 @@
 
 namespace thresher {
 
-// bf16 weights take bf16 input; f32 weights take f32 input, without TF32. Sums and output are f32.
-// One thread at a time.
+// bf16 weights take bf16 input; f32 weights take f32 input, without TF32. Sums are f32; output is
+// f32 or, of bf16 weights, bf16, to which a bias is rounded too before it is added. One thread at a
+// time.
 class CublasLtGemm final {
  public:
   // batch_invariant: one algorithm for each weight whatever the number of rows of input, without
@@ -43,6 +44,7 @@ class CublasLtGemm final {
   struct Shape {
     DType dtype = DType::kBF16;
     std::int64_t rows = 0, cols = 0;  // of the weight
+    DType out = DType::kF32;
     auto operator<=>(const Shape&) const = default;
   };
   struct Product;  // cuBLASLt's description of one

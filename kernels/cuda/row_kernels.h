@@ -6,19 +6,17 @@
 
 #include <cstdint>
 
-#include "kernels/device/dtype.h"
+#include "kernels/device/tensor_view.h"
 
 namespace thresher {
 
-// residual null: out = norm(x). Else residual += x, then out = norm(residual). x, residual [n, c]
-// f32, out [n, c] f32 or bf16.
-cudaError_t LaunchRmsNorm(const float* x, float* residual, const float* weight, float epsilon,
-                          std::int64_t n, std::int64_t c, DType out_dtype, void* out,
-                          cudaStream_t stream);
+// residual null: out = norm(x). Else residual += x, then out = norm(residual). x [n, c] f32 or
+// bf16, residual [n, c] f32, out [n, c] f32 or bf16; a row's bits do not depend on where it lies.
+cudaError_t LaunchRmsNorm(const TensorView& x, float* residual, const float* weight, float epsilon,
+                          const TensorView& out, cudaStream_t stream);
 
-// gate_up [n, 2 c] f32, out [n, c] f32 or bf16.
-cudaError_t LaunchSiluMul(const float* gate_up, std::int64_t n, std::int64_t c, DType out_dtype,
-                          void* out, cudaStream_t stream);
+// gate_up [n, 2 c], out [n, c]; f32 or bf16 each.
+cudaError_t LaunchSiluMul(const TensorView& gate_up, const TensorView& out, cudaStream_t stream);
 
 // out[i] = table[rows[i]]: table [any, c] f32 or bf16, rows [n], out [n, c] f32. A negative row is
 // that of the token drawn[−1 − row].
@@ -26,8 +24,7 @@ cudaError_t LaunchGatherRows(const void* table, DType table_dtype, const std::in
                              const std::int32_t* drawn, std::int64_t n, std::int64_t c, float* out,
                              cudaStream_t stream);
 
-// out[i] = bias, for each of n rows of c.
-cudaError_t LaunchFillRows(const float* bias, std::int64_t n, std::int64_t c, float* out,
-                           cudaStream_t stream);
+// out[i] = bias, for each row. bias [c] f32, out [n, c] f32 or bf16.
+cudaError_t LaunchFillRows(const float* bias, const TensorView& out, cudaStream_t stream);
 
 }  // namespace thresher

@@ -12,9 +12,9 @@ namespace thresher {
 // A dimension of any size.
 inline constexpr std::int64_t kAnySize = -1;
 
-// OK if `tensor` has data (or no elements), one of `dtypes` and exactly `shape`; else
-// InvalidArgument such as "rms_norm: weight is f32[64], expected f32[128]". Builds text only on
-// failure.
+// OK if `tensor` has data (or no elements), one of `dtypes` (repeats are fine) and exactly `shape`;
+// else InvalidArgument such as "rms_norm: weight is f32[64], expected f32[128]". Builds text only
+// on failure.
 absl::Status CheckTensor(const char* op, const char* name, const TensorView& tensor,
                          std::initializer_list<DType> dtypes,
                          std::initializer_list<std::int64_t> shape);

@@ -54,7 +54,7 @@ struct AttentionBatch {
 
 // A layer's tensors. Rows of q and out that belong to no query of the batch are left alone.
 struct AttentionLayer {
-  TensorView q;  // [num_rows, num_heads, head_dim] f32
+  TensorView q;  // [num_rows, num_heads, head_dim] f32 or activation dtype
   KvCacheLayer cache;
   float scale = 0;  // multiplies q·k
   TensorView out;   // [num_rows, num_heads, head_dim], f32 or gemm_input dtype

@@ -49,14 +49,14 @@ absl::Status CheckCache(const KvCacheLayer& cache, const QkvShape& shape) {
   return status;
 }
 
-absl::Status CheckRows(const RotateAndAppendArguments& a) {
+absl::Status CheckRows(const RotateAndAppendArguments& a, DType activation) {
   const std::int64_t n = static_cast<std::int64_t>(a.positions.size());
   const std::int64_t heads = a.shape.num_heads + 2 * a.shape.num_kv_heads;
   absl::Status status =
-      CheckTensor(kRotate, "qkv", a.qkv, {DType::kF32}, {n, heads * a.shape.head_dim});
+      CheckTensor(kRotate, "qkv", a.qkv, {DType::kF32, activation}, {n, heads * a.shape.head_dim});
   if (status.ok()) {
-    status =
-        CheckTensor(kRotate, "q", a.q, {DType::kF32}, {n, a.shape.num_heads, a.shape.head_dim});
+    status = CheckTensor(kRotate, "q", a.q, {DType::kF32, activation},
+                         {n, a.shape.num_heads, a.shape.head_dim});
   }
   if (status.ok()) {
     status = CheckCount(kRotate, "slot_mapping.size",
@@ -73,8 +73,8 @@ absl::Status CheckRows(const RotateAndAppendArguments& a) {
 }
 
 absl::Status CheckNorm(const char* op, const TensorView& x, const TensorView& weight,
-                       const TensorView& out) {
-  absl::Status status = CheckTensor(op, "x", x, {DType::kF32}, {kAnySize, kAnySize});
+                       const TensorView& out, DType activation) {
+  absl::Status status = CheckTensor(op, "x", x, {DType::kF32, activation}, {kAnySize, kAnySize});
   if (status.ok()) status = CheckTensor(op, "weight", weight, {DType::kF32}, {x.shape[1]});
   if (status.ok()) {
     status = CheckTensor(op, "out", out, {DType::kF32, DType::kBF16}, {x.shape[0], x.shape[1]});
@@ -85,21 +85,21 @@ absl::Status CheckNorm(const char* op, const TensorView& x, const TensorView& we
 }  // namespace
 
 absl::Status CheckRmsNorm(const TensorView& x, const TensorView& weight, const TensorView& out) {
-  return CheckNorm("rms_norm", x, weight, out);
+  return CheckNorm("rms_norm", x, weight, out, DType::kF32);
 }
 
 absl::Status CheckAddRmsNorm(const TensorView& x, const TensorView& residual,
-                             const TensorView& weight, const TensorView& out) {
-  absl::Status status = CheckNorm("add_rms_norm", x, weight, out);
+                             const TensorView& weight, const TensorView& out, DType activation) {
+  absl::Status status = CheckNorm("add_rms_norm", x, weight, out, activation);
   if (!status.ok()) return status;
   return CheckTensor("add_rms_norm", "residual", residual, {DType::kF32}, {x.shape[0], x.shape[1]});
 }
 
-absl::Status CheckSiluMul(const TensorView& gate_up, const TensorView& out) {
+absl::Status CheckSiluMul(const TensorView& gate_up, const TensorView& out, DType activation) {
   absl::Status status =
       CheckTensor("silu_mul", "out", out, {DType::kF32, DType::kBF16}, {kAnySize, kAnySize});
   if (!status.ok()) return status;
-  return CheckTensor("silu_mul", "gate_up", gate_up, {DType::kF32},
+  return CheckTensor("silu_mul", "gate_up", gate_up, {DType::kF32, activation},
                      {out.shape[0], 2 * out.shape[1]});
 }
 
@@ -160,12 +160,12 @@ absl::Status CheckScoreTokens(const TensorView& logits, std::span<const std::int
   return CheckCount(kOp, "out.size", static_cast<std::int64_t>(out.size()), num_rows);
 }
 
-absl::Status CheckRotateAndAppend(const RotateAndAppendArguments& arguments) {
+absl::Status CheckRotateAndAppend(const RotateAndAppendArguments& arguments, DType activation) {
   absl::Status status = CheckHeads(arguments.shape);
   if (status.ok()) status = CheckRotary(arguments.rotary, arguments.shape.head_dim);
   if (status.ok()) status = CheckQkNorm(arguments.norm, arguments.shape.head_dim);
   if (status.ok()) status = CheckCache(arguments.cache, arguments.shape);
-  if (status.ok()) status = CheckRows(arguments);
+  if (status.ok()) status = CheckRows(arguments, activation);
   return status;
 }
 

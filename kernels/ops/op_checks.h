@@ -23,10 +23,11 @@ struct RotateAndAppendArguments {
 };
 
 // Each returns InvalidArgument naming the op, the tensor or number, and what was expected.
+// `activation` is the twin's activation_dtype().
 absl::Status CheckRmsNorm(const TensorView& x, const TensorView& weight, const TensorView& out);
 absl::Status CheckAddRmsNorm(const TensorView& x, const TensorView& residual,
-                             const TensorView& weight, const TensorView& out);
-absl::Status CheckSiluMul(const TensorView& gate_up, const TensorView& out);
+                             const TensorView& weight, const TensorView& out, DType activation);
+absl::Status CheckSiluMul(const TensorView& gate_up, const TensorView& out, DType activation);
 absl::Status CheckGatherRows(const TensorView& x, std::span<const std::int32_t> rows,
                              const TensorView& out);
 // `max_draws`: of TransformerOps::ReserveDraws; 0: every id must be a row.
@@ -38,7 +39,7 @@ absl::Status CheckScoreTokens(const TensorView& logits, std::span<const std::int
                               std::span<const int> num_top, std::span<const SampledToken> out);
 // A position outside the rotary table or a slot outside the cache is refused. Two rows must not
 // have the same slot, which is not checked.
-absl::Status CheckRotateAndAppend(const RotateAndAppendArguments& arguments);
+absl::Status CheckRotateAndAppend(const RotateAndAppendArguments& arguments, DType activation);
 
 // The field of the row of ScoreTokens that is out of range, or null.
 const char* BadScoreField(std::int32_t target, int num_top, std::int64_t vocab);

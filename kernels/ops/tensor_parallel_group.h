@@ -17,7 +17,8 @@ class TensorParallelGroup {
   virtual ~TensorParallelGroup() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // tensor := sum over the ranks, added in rank order, so that every rank holds the same bits. f32.
+  // tensor := sum over the ranks, added in rank order, so that every rank holds the same bits. f32;
+  // of a group of one, any type.
   virtual absl::Status AllReduceSum(TensorView tensor, Stream& stream) = 0;
   // out [n, size · c] := the ranks' in [n, c] side by side in rank order. f32.
   virtual absl::Status AllGatherColumns(TensorView in, TensorView out, Stream& stream) = 0;

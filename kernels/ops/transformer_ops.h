@@ -1,5 +1,6 @@
 // What a decoder layer needs from a device, apart from attention. A twin that lacks one op does not
-// compile. Activations between ops are f32; what a GEMM reads is in gemm_input_dtype().
+// compile. What a GEMM reads is in gemm_input_dtype(); what passes from op to op otherwise is f32,
+// or where its bytes count in activation_dtype(). The residual and the logits are f32 everywhere.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +64,10 @@ class TransformerOps {
   // Element type that MatMul reads: bf16 where the device multiplies it natively, else f32.
   virtual DType gemm_input_dtype() const = 0;
 
+  // Element type that MatMul, SiluMul, AddRmsNorm and RotateAndAppend take for what lies between
+  // them, beside f32: bf16 where memory paces those ops, else f32. Sums are f32 all the same.
+  virtual DType activation_dtype() const = 0;
+
   // Sizes scratch for calls with at most `max_rows` rows of input. Called once after packing.
   virtual absl::Status Reserve(std::int64_t max_rows) = 0;
 
@@ -88,7 +93,7 @@ class TransformerOps {
                              TensorView out, Stream& stream) = 0;
 
   // out = x · weightᵀ + bias.  x [n, cols] gemm_input, bias f32 [rows] or null data, out [n, rows]
-  // f32
+  // f32 or activation
   virtual absl::Status MatMul(TensorView x, const PackedWeight& weight, TensorView bias,
                               TensorView out, Stream& stream) = 0;
 
@@ -97,24 +102,26 @@ class TransformerOps {
   virtual absl::Status RmsNorm(TensorView x, TensorView weight, float epsilon, TensorView out,
                                Stream& stream) = 0;
 
-  // residual += x, then out = RmsNorm(residual).
+  // residual += x, then out = RmsNorm(residual).  x [n, c] f32 or activation, residual [n, c] f32
   virtual absl::Status AddRmsNorm(TensorView x, TensorView residual, TensorView weight,
                                   float epsilon, TensorView out, Stream& stream) = 0;
 
   // Splits qkv, normalises q and k per head if asked, rotates both, writes q out and appends k and
   // v to the cache.
-  //   qkv          [n, (num_heads + 2 num_kv_heads) · head_dim] f32: q heads, k heads, v heads
+  //   qkv          [n, (num_heads + 2 num_kv_heads) · head_dim] f32 or activation: q heads, k
+  //   heads,
+  //                v heads
   //   positions    [n], below the rows of the rotary table
   //   slot_mapping [n], slot = block · block_size + offset; −1 skips the append. With sums, the
   //                slots of a block come in order; the sums start anew at a block's first slot.
-  //   q            [n, num_heads, head_dim] f32
+  //   q            [n, num_heads, head_dim] f32 or activation
   virtual absl::Status RotateAndAppend(TensorView qkv, const QkvShape& shape, const QkNorm& norm,
                                        const RotaryTable& rotary,
                                        std::span<const std::int32_t> positions,
                                        std::span<const std::int64_t> slot_mapping, TensorView q,
                                        const KvCacheLayer& cache, Stream& stream) = 0;
 
-  // out = silu(gate) · up.  gate_up [n, 2 c] f32: gate then up; out [n, c] gemm_input
+  // out = silu(gate) · up.  gate_up [n, 2 c] f32 or activation: gate then up; out [n, c] gemm_input
   virtual absl::Status SiluMul(TensorView gate_up, TensorView out, Stream& stream) = 0;
 
   // out[i] = x[rows[i]].  x [n, c] f32, out [r, c] f32

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/model/model_config.h"
+#include "kernels/device/dtype.h"
 
 namespace thresher::testing {
 
@@ -40,9 +41,12 @@ inline double FloatBound(const ModelConfig& config, double largest_logit) {
 }
 
 // What rounding the inputs of products and the cache to bf16 does: sums stay in float, so that a
-// product is off by one unit of its size whatever its width.
-inline double Bfloat16Bound(const ModelConfig& config, double largest_logit) {
-  return kBfloat16Unit * std::sqrt(config.num_layers) * (4 + 6) * largest_logit;
+// product is off by one unit of its size whatever its width. Where activations between ops are bf16
+// too, a layer rounds its four products' results and the rotated queries once more.
+inline double Bfloat16Bound(const ModelConfig& config, double largest_logit,
+                            DType activation = DType::kF32) {
+  const int stored = activation == DType::kF32 ? 0 : 4 + 1;
+  return kBfloat16Unit * std::sqrt(config.num_layers) * (4 + 6 + stored) * largest_logit;
 }
 
 // What the oracle's rotations may do: transformers rounds a frequency, its product with the

@@ -59,6 +59,7 @@ class MirroredOps final : public TransformerOps {
   MirroredOps(TransformerOps& ops, Device& device) : ops_(ops), device_(device) {}
 
   DType gemm_input_dtype() const override { return ops_.gemm_input_dtype(); }
+  DType activation_dtype() const override { return ops_.activation_dtype(); }
   absl::Status Reserve(std::int64_t max_rows) override { return ops_.Reserve(max_rows); }
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackWeight(
       std::span<const WeightSource> parts) override {

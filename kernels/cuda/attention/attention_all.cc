@@ -25,9 +25,10 @@ struct AttentionRow {
 
 class CudaAttentionAll final : public AttentionKernel {
  public:
-  CudaAttentionAll(const AttentionRow& row, int num_multiprocessors,
+  CudaAttentionAll(const AttentionRow& row, DType activation, int num_multiprocessors,
                    EncodeTensorMapFunction* encode, PlanUploader& uploader)
       : row_(row),
+        activation_(activation),
         warps_(num_multiprocessors * (row.key.head_dim > 0 ? DecodeWarps(row.key.head_dim) : 0)),
         encode_(encode),
         uploader_(uploader) {}
@@ -59,7 +60,7 @@ class CudaAttentionAll final : public AttentionKernel {
       return absl::InvalidArgumentError(
           "attention: the kernel of mechanism `all` carries out SelectAll alone");
     }
-    absl::Status status = CheckAttentionLayer(plan, layer, row_.key.kv_dtype);
+    absl::Status status = CheckAttentionLayer(plan, layer, row_.key.kv_dtype, activation_);
     if (!status.ok() || plan.items.empty()) return status;
     const AttentionLaunch launch = LaunchOf(plan, layer);
     if (row_.prefill == nullptr) {
@@ -80,12 +81,13 @@ class CudaAttentionAll final : public AttentionKernel {
     const CudaAttentionLayout layout = LayOut(size, batch);
     auto* workspace = static_cast<std::byte*>(plan.workspace);
     AttentionLaunch launch;
-    launch.q = layer.q.as<float>();
+    launch.q = layer.q.data;
     launch.k = layer.cache.k.data;
     launch.v = layer.cache.v.data;
     launch.out = layer.out.data;
     launch.kv_dtype = layer.cache.k.dtype;
     launch.out_dtype = layer.out.dtype;
+    launch.q_dtype = layer.q.dtype;
     launch.scale = layer.scale;
     launch.num_heads = batch.num_heads;
     launch.num_kv_heads = batch.num_kv_heads;
@@ -105,6 +107,7 @@ class CudaAttentionAll final : public AttentionKernel {
   }
 
   const AttentionRow row_;
+  const DType activation_;
   const int warps_;  // of decode that the GPU holds at once
   EncodeTensorMapFunction* const encode_;
   PlanUploader& uploader_;
@@ -155,10 +158,11 @@ absl::StatusOr<std::vector<std::unique_ptr<AttentionKernel>>> MakeCudaAttentionA
     bool full_precision, int num_multiprocessors, PlanUploader& uploader) {
   EncodeTensorMapFunction* encode = nullptr;
   if (absl::Status status = FindEncodeTensorMap(encode); !status.ok()) return status;
+  const DType activation = full_precision ? DType::kF32 : DType::kBF16;
   std::vector<std::unique_ptr<AttentionKernel>> kernels;
   const auto add = [&](const AttentionRow& row) {
     kernels.push_back(
-        std::make_unique<CudaAttentionAll>(row, num_multiprocessors, encode, uploader));
+        std::make_unique<CudaAttentionAll>(row, activation, num_multiprocessors, encode, uploader));
   };
   if (!full_precision) {
     for (const AttentionRow& row : kMatrixRows) add(row);

@@ -60,6 +60,9 @@ PagedAttentionCase::PagedAttentionCase(const PagedAttentionShape& shape,
     const std::vector<float> q = NormalValues(length * q_row, 1.5, 3 * sequence.seed + 3);
     q_.insert(q_.end(), q.begin() + sequence.context_length * q_row, q.end());
   }
+  if (shape.q_dtype != DType::kF32) {
+    for (float& x : q_) x = Bf16ToFloat(FloatToBf16(x));
+  }
   UpdateSums();
 }
 
@@ -171,7 +174,13 @@ KvCacheLayer PagedAttentionCase::Cache() {
 
 AttentionLayer PagedAttentionCase::Layer(void* out) {
   AttentionLayer layer;
-  layer.q = TensorView::Of(q_.data(), DType::kF32, num_tokens(), shape_.num_heads, shape_.head_dim);
+  void* q = q_.data();
+  if (shape_.q_dtype != DType::kF32) {
+    narrow_q_.resize(q_.size());
+    std::transform(q_.begin(), q_.end(), narrow_q_.begin(), FloatToBf16);
+    q = narrow_q_.data();
+  }
+  layer.q = TensorView::Of(q, shape_.q_dtype, num_tokens(), shape_.num_heads, shape_.head_dim);
   layer.cache = Cache();
   layer.scale = scale();
   layer.out =

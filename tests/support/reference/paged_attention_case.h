@@ -25,6 +25,7 @@ struct PagedAttentionShape {
   int block_size = 16;
   DType kv_dtype = DType::kBF16;
   DType out_dtype = DType::kF32;
+  DType q_dtype = DType::kF32;  // f32 or bf16, to which the queries are then rounded
 };
 
 // Blocks lie in shuffled order. Slots that no token has written hold NaN, and so do the sums of
@@ -96,8 +97,9 @@ class PagedAttentionCase final {
   std::vector<std::int32_t> block_tables_;
   std::vector<std::int32_t> block_table_start_;
   int num_blocks_ = 0;
-  std::vector<float> q_;
-  std::vector<std::uint32_t> k_;  // storage of any dtype
+  std::vector<float> q_;                 // of the shape's q_dtype, widened
+  std::vector<std::uint16_t> narrow_q_;  // what kernels get if that is bf16
+  std::vector<std::uint32_t> k_;         // storage of any dtype
   std::vector<std::uint32_t> v_;
   std::vector<float> k_sums_;  // [num_blocks, num_kv_heads, head_dim]
   std::vector<float> v_sums_;

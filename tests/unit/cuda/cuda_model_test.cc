@@ -49,7 +49,7 @@ TEST_P(CudaTinyModel, GivesTheLogitsOfTransformers) {
 TEST_P(CudaTinyModel, StaysNearInTheNarrowTypesOfServing) {
   EXPECT_LT(
       LargestDifference(Run({.full_precision = false, .kv_dtype = DType::kBF16}), golden_.logits),
-      testing::Bfloat16Bound(files_->config(), Largest(golden_.logits)));
+      testing::Bfloat16Bound(files_->config(), Largest(golden_.logits), DType::kBF16));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaTinyModel, ::testing::ValuesIn(testing::TinyModels()),

@@ -21,22 +21,28 @@ class CudaProducts : public testing::TestWithParam<BackendVariant> {
     stream_ = backend_->device().CreateStream().value();
   }
 
-  // [num_rows, weight rows]
+  // [num_rows, weight rows], widened from `out_dtype`
   std::vector<float> Multiply(const PackedWeight& weight, const std::vector<float>& x,
-                              std::int64_t num_rows, std::vector<float> bias) {
+                              std::int64_t num_rows, std::vector<float> bias, DType out_dtype) {
     const DType dtype = backend_->ops().gemm_input_dtype();
     const auto count = static_cast<std::size_t>(num_rows * weight.cols());
     std::vector<std::uint32_t> storage(count);
     for (std::size_t i = 0; i < count; ++i) {
       WriteElement(storage.data(), dtype, static_cast<std::int64_t>(i), x[i]);
     }
-    std::vector<float> out(static_cast<std::size_t>(num_rows * weight.rows()), NAN);
+    std::vector<std::uint32_t> written(static_cast<std::size_t>(num_rows * weight.rows()),
+                                       0xffffffffu);
     const TensorView no_bias;
     const absl::Status status = backend_->ops().MatMul(
         TensorView::Of(storage.data(), dtype, num_rows, weight.cols()), weight,
         bias.empty() ? no_bias : TensorView::Of(bias.data(), DType::kF32, weight.rows()),
-        TensorView::Of(out.data(), DType::kF32, num_rows, weight.rows()), *stream_);
+        TensorView::Of(written.data(), out_dtype, num_rows, weight.rows()), *stream_);
     EXPECT_TRUE(status.ok()) << status;
+    std::vector<float> out(written.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] =
+          static_cast<float>(ReadElement(written.data(), out_dtype, static_cast<std::int64_t>(i)));
+    }
     return out;
   }
 
@@ -52,15 +58,20 @@ class CudaProducts : public testing::TestWithParam<BackendVariant> {
         MultiplyReference(MakeReference(parts, GetParam().full_precision() ? Bf16Rounding::kNone
                                                                            : Bf16Rounding::kAll),
                           x, 200, bias);
-    for (const std::int64_t num_rows : {1, 2, 3, 9, 17, 64, 200}) {
-      const std::vector<float> out = Multiply(**weight, x, num_rows, bias);
-      for (std::size_t i = 0; i < out.size(); ++i) {
-        // Matrix units drop what lies below the last place of a sum instead of rounding it: twice
-        // the error of a rounding.
-        const double bound = 2 * RelativeBound(cols) * wanted.magnitudes[i];
-        ASSERT_TRUE(std::fabs(out[i] - wanted.values[i]) <= bound)
-            << Name(parts[0].format) << ", " << num_rows << " rows, element " << i << ": " << out[i]
-            << ", not " << wanted.values[i];
+    for (const DType out_dtype : {DType::kF32, backend_->ops().activation_dtype()}) {
+      for (const std::int64_t num_rows : {1, 2, 3, 9, 17, 64, 200}) {
+        const std::vector<float> out = Multiply(**weight, x, num_rows, bias, out_dtype);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          // Matrix units drop what lies below the last place of a sum instead of rounding it: twice
+          // the error of a rounding. The biases are bf16 numbers, so that rounding them is exact.
+          const double stored = out_dtype == DType::kF32
+                                    ? 0
+                                    : 1.01 * RoundingOf(out_dtype) * std::fabs(wanted.values[i]);
+          const double bound = 2 * RelativeBound(cols) * wanted.magnitudes[i] + stored;
+          ASSERT_TRUE(std::fabs(out[i] - wanted.values[i]) <= bound)
+              << Name(parts[0].format) << ", " << num_rows << " rows to " << Name(out_dtype)
+              << ", element " << i << ": " << out[i] << ", not " << wanted.values[i];
+        }
       }
     }
   }
@@ -182,7 +193,7 @@ TEST_P(CudaProducts, GeneratedNumbersAreMultiplied) {
   const std::size_t columns[] = {0, 513, 1023};
   std::vector<float> x(3 * kCols);
   for (std::size_t i = 0; i < 3; ++i) x[i * kCols + columns[i]] = 1;
-  const std::vector<float> out = Multiply(**weight, x, 3, {});
+  const std::vector<float> out = Multiply(**weight, x, 3, {}, DType::kF32);
   for (std::size_t i = 0; i < 3; ++i) {
     for (std::size_t row = 0; row < 2 * kRows; ++row) {
       ASSERT_EQ(out[i * 2 * kRows + row], numbers[row % kRows * kCols + columns[i]])

@@ -387,11 +387,7 @@ __global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ Attentio
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int head = g + i % 2 * 8, column = step * 16 + i / 2 * 8 + 2 * t;
-      float2 pair = {0, 0};
-      if (head < num_heads) {
-        pair = *reinterpret_cast<const float2*>(a.q + at + head * kDim + column);
-      }
-      q[step][i] = Pack<T>(pair.x, pair.y);
+      q[step][i] = head < num_heads ? LoadPair<T>(a.q_dtype, a.q, at + head * kDim + column) : 0;
     }
   }
 

@@ -34,12 +34,13 @@ struct DecodeItem {
 
 // Device memory, but for the tensor maps; shapes as in AttentionLayer.
 struct AttentionLaunch {
-  const float* q = nullptr;
+  const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
   void* out = nullptr;
   DType kv_dtype = DType::kBF16;
   DType out_dtype = DType::kF32;
+  DType q_dtype = DType::kF32;  // or bf16
   float scale = 0;
   std::int32_t num_heads = 0, num_kv_heads = 0, head_dim = 0, block_size = 0;
   const AttentionWorkItem* items = nullptr;  // or decode_items

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/device/dtype.h"
+
 namespace thresher {
 
 template <typename T>
@@ -24,6 +26,30 @@ __device__ inline std::uint32_t Pack(float low, float high) {
     const __half2 pair = __floats2half2_rn(low, high);
     return reinterpret_cast<const std::uint32_t&>(pair);
   }
+}
+
+// Two neighbours of an array of f32 or bf16, rounded to T. The first has an even index.
+template <typename T>
+__device__ inline std::uint32_t LoadPair(DType dtype, const void* array, std::int64_t index) {
+  if (dtype == DType::kF32) {
+    const float2 pair = *reinterpret_cast<const float2*>(static_cast<const float*>(array) + index);
+    return Pack<T>(pair.x, pair.y);
+  }
+  const auto pair =
+      *reinterpret_cast<const __nv_bfloat162*>(static_cast<const __nv_bfloat16*>(array) + index);
+  if constexpr (kIsBf16<T>) return reinterpret_cast<const std::uint32_t&>(pair);
+  const float2 wide = __bfloat1622float2(pair);
+  return Pack<T>(wide.x, wide.y);
+}
+
+// Eight of them; the first index is a multiple of eight.
+template <typename T>
+__device__ inline uint4 LoadEight(DType dtype, const void* array, std::int64_t index) {
+  if (kIsBf16<T> && dtype == DType::kBF16) {
+    return *reinterpret_cast<const uint4*>(static_cast<const __nv_bfloat16*>(array) + index);
+  }
+  return {LoadPair<T>(dtype, array, index), LoadPair<T>(dtype, array, index + 2),
+          LoadPair<T>(dtype, array, index + 4), LoadPair<T>(dtype, array, index + 6)};
 }
 
 // 2^x, off by 2^-22 of itself at most; 2^−infinity is 0 and 2^0 is 1.

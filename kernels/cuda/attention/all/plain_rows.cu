@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(32 * kWarps) PlainRows(AttentionLaunch a) {
 #pragma unroll
   for (int j = 0; j < kPerLane; ++j) {
     const int i = lane + 32 * j;
-    q[j] = i < a.head_dim ? a.q[at + i] : 0.0f;
+    q[j] = i < a.head_dim ? LoadAs(a.q_dtype, a.q, at + i) : 0.0f;
     sum[j] = 0;
   }
   float largest = -INFINITY, total = 0;

@@ -120,15 +120,13 @@ __device__ inline void StoreQueries(const AttentionLaunch& a, const AttentionWor
     const int packed = item.first_row + min(group * Shared::kGroupRows + row, item.num_rows - 1);
     const std::int64_t query_row = sequence.first_row + packed / group_size;
     const int head = item.kv_head * group_size + packed % group_size;
-    const auto* from =
-        reinterpret_cast<const float4*>(a.q + (query_row * a.num_heads + head) * kDim + chunk * 8);
-    const float4 low = from[0], high = from[1];
+    const uint4 eight =
+        LoadEight<T>(a.q_dtype, a.q, (query_row * a.num_heads + head) * kDim + chunk * 8);
     const std::uint32_t to = shared + group * Shared::kQueryBytes +
                              chunk / 8 * Shared::kQueryHalfBytes + row * 128 +
                              ((chunk % 8 ^ row % 8) * 16);
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(Pack<T>(low.x, low.y)),
-                 "r"(Pack<T>(low.z, low.w)), "r"(Pack<T>(high.x, high.y)),
-                 "r"(Pack<T>(high.z, high.w))
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(eight.x), "r"(eight.y),
+                 "r"(eight.z), "r"(eight.w)
                  : "memory");
   }
   FenceAsyncProxy();

@@ -135,7 +135,8 @@ class RealModel : public ::testing::Test {
       const double bound = options.full_precision
                                ? testing::FloatBound(files_->config(), largest_logit) +
                                      testing::RotationBound(text.tokens.size(), largest_logit)
-                               : testing::Bfloat16Bound(files_->config(), largest_logit);
+                               : testing::Bfloat16Bound(files_->config(), largest_logit,
+                                                        OnGpu() ? DType::kBF16 : DType::kF32);
       for (std::size_t row = 0; row < text.rows.size(); ++row) {
         const float* got = (*logits)[0][i].data() + row * vocab;
         EXPECT_LT(Difference(got, golden.probes, text.rows[row]), bound) << i << " " << row;

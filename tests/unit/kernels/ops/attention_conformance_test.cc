@@ -110,7 +110,8 @@ TEST_P(AttentionConformanceTest, LongContextsAndRoundedOutputs) {
                       .num_kv_heads = 2,
                       .head_dim = head_dim,
                       .block_size = 32,
-                      .out_dtype = DType::kBF16},
+                      .out_dtype = DType::kBF16,
+                      .q_dtype = backend_->ops().activation_dtype()},
                      {{700, 2, 1}, {192, 1, 2}, {191, 1, 3}, {383, 2, 4}, {700, 1, 5}});
     }
   });

@@ -40,12 +40,23 @@ struct RotateCase {
   }
   std::int64_t num_rows() const { return static_cast<std::int64_t>(positions.size()); }
 
-  absl::Status Run(Backend& backend) {
+  // qkv and q of `activation`; qkv is rounded to it first, q widened from it.
+  absl::Status Run(Backend& backend, DType activation = DType::kF32) {
     std::unique_ptr<Stream> stream = backend.device().CreateStream().value();
-    return backend.ops().RotateAndAppend(
-        TensorView::Of(qkv.data(), DType::kF32, num_rows(), row), shape, norm, rotary, positions,
-        slots, TensorView::Of(q.data(), DType::kF32, num_rows(), shape.num_heads, shape.head_dim),
+    std::vector<std::uint32_t> in(qkv.size()), out(q.size(), 0xffffffffu);
+    for (std::size_t i = 0; i < qkv.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      WriteElement(in.data(), activation, at, qkv[i]);
+      qkv[i] = static_cast<float>(ReadElement(in.data(), activation, at));
+    }
+    absl::Status status = backend.ops().RotateAndAppend(
+        TensorView::Of(in.data(), activation, num_rows(), row), shape, norm, rotary, positions,
+        slots, TensorView::Of(out.data(), activation, num_rows(), shape.num_heads, shape.head_dim),
         cache, *stream);
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      q[i] = static_cast<float>(ReadElement(out.data(), activation, static_cast<std::int64_t>(i)));
+    }
+    return status;
   }
 
   // Head `head` of row `token` after norm and rotation.
@@ -103,7 +114,7 @@ double Bound(const RotateCase& test, const std::vector<double>& y, int i, DType 
          1.01 * RoundingOf(dtype) * std::fabs(y[i]) + (dtype == DType::kF16 ? 0x1p-25 : 0);
 }
 
-void ExpectRight(const RotateCase& test) {
+void ExpectRight(const RotateCase& test, DType activation = DType::kF32) {
   const QkvShape& shape = test.shape;
   const DType dtype = test.cache.k.dtype;
   for (std::int64_t token = 0; token < test.num_rows(); ++token) {
@@ -111,7 +122,7 @@ void ExpectRight(const RotateCase& test) {
       const std::vector<double> y = test.Rotated(token, head, test.norm.q_weight);
       for (int i = 0; i < shape.head_dim; ++i) {
         ASSERT_NEAR(test.q[(token * shape.num_heads + head) * shape.head_dim + i], y[i],
-                    Bound(test, y, i, DType::kF32));
+                    Bound(test, y, i, activation));
       }
     }
     if (test.slots[token] < 0) continue;
@@ -140,6 +151,22 @@ TEST_P(RotateAndAppendTest, MatchesTheReference) {
                           normed, dtype);
           ASSERT_TRUE(test.Run(*backend_).ok());
           ExpectRight(test);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(RotateAndAppendTest, TakesAndGivesTheTypeOfActivations) {
+  const DType activation = backend_->ops().activation_dtype();
+  for (const int head_dim : {24, 64, 128}) {
+    for (const int rotary_dim : {head_dim, head_dim / 4 * 2}) {
+      for (const bool normed : {false, true}) {
+        for (const DType dtype : {DType::kBF16, DType::kF16}) {
+          RotateCase test({.num_heads = 6, .num_kv_heads = 3, .head_dim = head_dim}, rotary_dim,
+                          normed, dtype);
+          ASSERT_TRUE(test.Run(*backend_, activation).ok());
+          ExpectRight(test, activation);
         }
       }
     }

@@ -127,6 +127,61 @@ TEST_P(TransformerOpsTest, SiluMulMatchesTheReference) {
   }
 }
 
+// What lies between ops may come in their narrow type: the same numbers in f32 give the same bits.
+TEST_P(TransformerOpsTest, NarrowActivationsHaveTheBitsOfTheSameNumbersInF32) {
+  const DType activation = ops().activation_dtype();
+  if (activation == DType::kF32) GTEST_SKIP() << "activations are f32 on this backend";
+  for (const std::int64_t c : kWidths) {
+    std::vector<float> x = NormalValues(4 * c, 1.0, 1), gate_up = NormalValues(4 * 2 * c, 2.0, 9);
+    std::vector<float> weight = NormalValues(c, 1.0, 2), residual = NormalValues(4 * c, 1.0, 3);
+    const auto narrow = [&](std::vector<float>& values) {
+      Output tensor(activation, 4, static_cast<std::int64_t>(values.size()) / 4);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto at = static_cast<std::int64_t>(i);
+        WriteElement(tensor.view.data, activation, at, values[i]);
+        values[i] = static_cast<float>(tensor.at(at));
+      }
+      return tensor;
+    };
+    Output narrow_x = narrow(x), narrow_gate_up = narrow(gate_up);
+    std::vector<float> same_residual = residual;
+    Output a(activation, 4, c), b(activation, 4, c);
+    const TensorView of_weight = View(weight);
+    ASSERT_TRUE(
+        ops().AddRmsNorm(View(x, 4), View(residual, 4), of_weight, 0, a.view, *stream_).ok());
+    ASSERT_TRUE(
+        ops()
+            .AddRmsNorm(narrow_x.view, View(same_residual, 4), of_weight, 0, b.view, *stream_)
+            .ok());
+    EXPECT_EQ(a.storage, b.storage) << c;
+    EXPECT_EQ(residual, same_residual) << c;
+    ASSERT_TRUE(ops().SiluMul(View(gate_up, 4), a.view, *stream_).ok());
+    ASSERT_TRUE(ops().SiluMul(narrow_gate_up.view, b.view, *stream_).ok());
+    EXPECT_EQ(a.storage, b.storage) << c;
+  }
+}
+
+// The model's widest rows too, which no thread holds whole.
+TEST_P(TransformerOpsTest, WideRowsAreNormedWhole) {
+  const std::int64_t c = 40001;
+  std::vector<float> x = NormalValues(c, 1.0, 1), residual = NormalValues(c, 1.0, 3);
+  std::vector<float> weight = NormalValues(c, 1.0, 2);
+  double sum = 0;
+  std::vector<double> added(c);
+  for (std::int64_t i = 0; i < c; ++i) {
+    added[i] = x[i] + residual[i];
+    sum += added[i] * added[i];
+  }
+  Output out(DType::kF32, 1, c);
+  ASSERT_TRUE(
+      ops().AddRmsNorm(View(x, 1), View(residual, 1), View(weight), 0, out.view, *stream_).ok());
+  for (std::int64_t i = 0; i < c; ++i) {
+    EXPECT_EQ(residual[i], static_cast<float>(added[i]));
+    const double expected = added[i] / std::sqrt(sum / static_cast<double>(c)) * weight[i];
+    ASSERT_NEAR(out.at(i), expected, NormBound(c, expected)) << i;
+  }
+}
+
 TEST_P(TransformerOpsTest, NanStaysNan) {
   std::vector<float> x(64, 1.0f), gate_up(64, 1.0f), weight(64, 1.0f);
   x[40] = gate_up[5] = kNan;
@@ -160,7 +215,9 @@ TEST_P(TransformerOpsTest, WrongShapesAreNamed) {
   EXPECT_EQ(ops().RmsNorm(View(x, 4), View(weight), 0, f16.view, *stream_).message(),
             "rms_norm: out is f16[4, 8], expected f32 or bf16[4, 8]");
   EXPECT_EQ(ops().SiluMul(View(x, 4), out.view, *stream_).message(),
-            "silu_mul: gate_up is f32[4, 8], expected f32[4, 16]");
+            ops().activation_dtype() == DType::kF32
+                ? "silu_mul: gate_up is f32[4, 8], expected f32[4, 16]"
+                : "silu_mul: gate_up is f32[4, 8], expected f32 or bf16[4, 16]");
   TensorView no_data = View(x, 4);
   no_data.data = nullptr;
   EXPECT_EQ(ops().RmsNorm(no_data, View(weight), 0, out.view, *stream_).message(),
