@@ -139,6 +139,7 @@ stage_cuda() {
   build cuda
   # Without a GPU these tests skip and say so.
   build/cuda/cuda_tests --gtest_output="xml:$results/cuda/cuda_tests.xml"
+  build/cuda/cuda_gemm_tests --gtest_output="xml:$results/cuda/cuda_gemm_tests.xml"
 }
 
 wants() { [[ " ${stages[*]} " == *" $1 "* ]]; }

@@ -1,7 +1,10 @@
 // One device with its ops and kernels. The only way into this folder for the engine.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +26,13 @@ struct BackendOptions {
   // One product for each weight whatever the number of rows of input, so that a row's bits never
   // depend on its batch.
   bool batch_invariant = false;
+  // File of a GPU that keeps which products were fastest, so that later starts need not try;
+  // written by TransformerOps::Reserve. Empty: none. One that is damaged or of another machine is
+  // replaced.
+  std::string gemm_choices_path = {};
+  // Gets a line of key=value about what start-up found out, for the log, on the rank's thread.
+  // Null: nobody listens.
+  std::function<void(std::string_view)> report = nullptr;
 };
 
 // All parts are non-null and live as long as the backend. One thread at a time.

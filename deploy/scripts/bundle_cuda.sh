@@ -13,12 +13,13 @@ limit_mib=40
 
 cmake --preset cuda >/dev/null
 cmake --build --preset cuda -j "${THRESHER_JOBS:-$(nproc)}" \
-  --target thresher thresher_cuda cuda_tests gpu_kernels_bench
+  --target thresher thresher_cuda cuda_tests cuda_gemm_tests gpu_kernels_bench gpu_products_bench
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/lib"
-files=("$build/thresher" "$build/thresher_cuda.so" "$build/cuda_tests" "$build/tests/gpu_kernels_bench")
+files=("$build/thresher" "$build/thresher_cuda.so" "$build/cuda_tests" "$build/cuda_gemm_tests"
+  "$build/tests/gpu_kernels_bench" "$build/gpu_products_bench")
 for file in "${files[@]}"; do
   strip -o "$folder/$(basename "$file")" "$file"
 done

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Kernels and single steps on a GPU, each beside its floor: gpu_kernels_bench, and `bench step` of a
+# Kernels and single steps on a GPU, each beside its floor: gpu_kernels_bench, gpu_products_bench, and `bench step` of a
 # model of Llama-3.1-8B's shape with random weights.
 #   gpu_bench.sh OUT [BUNDLE]
 #   THRESHER_BENCH_MODEL   default synthetic:llama-3.1-8b
@@ -10,7 +10,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/gpu_common.sh"
 model=${THRESHER_BENCH_MODEL:-synthetic:llama-3.1-8b}
 
 run_part kernels 150 gpu_kernels.jsonl "$bundle/gpu_kernels_bench" "--commit=$commit"
-run_part step 360 step.jsonl "$bundle/thresher" bench step --device cuda --model "$model" \
+run_part products 40 gpu_products.jsonl "$bundle/gpu_products_bench" "--commit=$commit"
+run_part step 320 step.jsonl "$bundle/thresher" bench step --device cuda --model "$model" \
   --decode 1x1024 8x1024 32x1024 64x1024 128x1024 256x1024 1x32768 8x32768 64x8192 1x131000 \
   --prefill 8192 32768 131072 --token-budget 8192 --bandwidth 4390 --tflops 796 --commit "$commit"
 

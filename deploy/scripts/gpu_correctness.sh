@@ -1,11 +1,12 @@
 #!/bin/bash
 # Whether a GPU computes what it should: the kernels' conformance and whole models against goldens
-# (cuda_tests), and that the binary generates the same text twice. With THRESHER_TEST_MODEL the tests
+# (cuda_gemm_tests, cuda_tests), and that the binary generates the same text twice. With THRESHER_TEST_MODEL the tests
 # of the real model run too, and its greedy text is shown beside the CPU's.
 #   gpu_correctness.sh OUT [BUNDLE]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/gpu_common.sh"
 
+run_part cuda_gemm_tests 60 cuda_gemm_tests.log "$bundle/cuda_gemm_tests" --gtest_color=no
 run_part cuda_tests 420 cuda_tests.log "$bundle/cuda_tests" --gtest_color=no
 
 generate() { # DEVICE MODEL

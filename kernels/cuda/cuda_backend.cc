@@ -17,8 +17,7 @@ class CudaBackend final : public Backend {
  public:
   CudaBackend(const BackendOptions& options, std::unique_ptr<CudaDevice> device,
               std::unique_ptr<UploadRing> ring, std::unique_ptr<PlanUploader> uploader,
-              std::unique_ptr<CublasLtGemm> gemm,
-              std::vector<std::unique_ptr<AttentionKernel>> kernels)
+              std::unique_ptr<CudaGemm> gemm, std::vector<std::unique_ptr<AttentionKernel>> kernels)
       : device_(std::move(device)),
         ring_(std::move(ring)),
         uploader_(std::move(uploader)),
@@ -49,8 +48,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal,
   absl::StatusOr<std::unique_ptr<CudaDevice>> device = OpenCudaDevice(ordinal);
   if (!device.ok()) return device.status();
   if (absl::Status status = (*device)->Bind(); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<CublasLtGemm>> gemm =
-      CublasLtGemm::Create(**device, options.batch_invariant);
+  absl::StatusOr<std::unique_ptr<CudaGemm>> gemm =
+      CudaGemm::Create(**device, {.batch_invariant = options.batch_invariant,
+                                  .choices_path = options.gemm_choices_path,
+                                  .report = options.report});
   if (!gemm.ok()) return gemm.status();
   auto ring = std::make_unique<UploadRing>();
   auto uploader = std::make_unique<PlanUploader>(*ring);

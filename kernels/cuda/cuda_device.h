@@ -46,6 +46,10 @@ class CudaDevice final : public Device {
   // The current device is a property of the thread, and ranks are threads.
   absl::Status Bind() const;
   int num_multiprocessors() const { return properties_.multiProcessorCount; }
+  int shared_bytes_of_multiprocessor() const {
+    return static_cast<int>(properties_.sharedMemPerMultiprocessor);
+  }
+  const char* name() const { return properties_.name; }
 
  private:
   absl::Status Copy(const void* from, void* to, std::size_t bytes, cudaMemcpyKind kind);

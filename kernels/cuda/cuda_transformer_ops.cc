@@ -12,7 +12,7 @@
 namespace thresher {
 
 CudaTransformerOps::CudaTransformerOps(bool full_precision, CudaDevice& device, UploadRing& ring,
-                                       std::unique_ptr<CublasLtGemm> gemm)
+                                       std::unique_ptr<CudaGemm> gemm)
     : input_dtype_(full_precision ? DType::kF32 : DType::kBF16),
       device_(device),
       gemm_(std::move(gemm)),

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_gemm.h"
 #include "kernels/cuda/cuda_sampling.h"
-#include "kernels/cuda/gemm_cublaslt.h"
 #include "kernels/cuda/upload_ring.h"
 #include "kernels/ops/transformer_ops.h"
 
@@ -18,7 +18,7 @@ class CudaTransformerOps final : public TransformerOps {
  public:
   // full_precision: weights and inputs of products in f32, without TF32.
   CudaTransformerOps(bool full_precision, CudaDevice& device, UploadRing& ring,
-                     std::unique_ptr<CublasLtGemm> gemm);
+                     std::unique_ptr<CudaGemm> gemm);
 
   DType gemm_input_dtype() const override { return input_dtype_; }
   DType activation_dtype() const override { return input_dtype_; }
@@ -52,7 +52,7 @@ class CudaTransformerOps final : public TransformerOps {
  private:
   const DType input_dtype_;
   CudaDevice& device_;
-  std::unique_ptr<CublasLtGemm> gemm_;
+  std::unique_ptr<CudaGemm> gemm_;
   UploadedArray ids_, rows_, positions_, slots_;
   CudaSampling sampling_;
   DeviceBuffer drawn_;  // [max_draws] i32

@@ -1,4 +1,5 @@
 #include "kernels/cuda/device_math.cuh"
+#include "kernels/cuda/overlapped_launch.cuh"
 #include "kernels/cuda/rotate_and_append.h"
 
 namespace thresher {
@@ -18,6 +19,8 @@ __device__ std::int64_t SlotElement(const RotateAndAppendLaunch& a, std::int64_t
 // Lane l has elements l, l + 32, …; a rotation's partner comes through shared memory.
 __global__ void __launch_bounds__(32 * kWarps) RotateHeads(RotateAndAppendLaunch a) {
   __shared__ float head[kWarps][kMaxHeadDim];
+  LetLaterKernelsStart();
+  WaitForEarlierKernels();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int num_heads = a.num_heads + 2 * a.num_kv_heads;
   const std::int64_t unit = std::int64_t{blockIdx.x} * kWarps + warp;
@@ -83,6 +86,8 @@ __global__ void __launch_bounds__(32 * kWarps) RotateHeads(RotateAndAppendLaunch
 template <int kDim>
 __global__ void __launch_bounds__(32 * kWarps) RotateWholeHeads(RotateAndAppendLaunch a) {
   constexpr int kLanes = kDim / 16, kHalf = kDim / 2;
+  LetLaterKernelsStart();
+  WaitForEarlierKernels();
   const int lane = threadIdx.x % kLanes;
   const int num_heads = a.num_heads + 2 * a.num_kv_heads;
   const std::int64_t unit = (std::int64_t{blockIdx.x} * 32 * kWarps + threadIdx.x) / kLanes;
@@ -170,16 +175,19 @@ cudaError_t LaunchRotateAndAppend(const RotateAndAppendLaunch& arguments, cudaSt
   const RotateAndAppendLaunch& a = arguments;
   const std::int64_t units = std::int64_t{a.num_rows} * (a.num_heads + 2 * a.num_kv_heads);
   if (units == 0) return cudaSuccess;
-  const auto blocks = [&](int units_of_block) {
-    return static_cast<unsigned>((units + units_of_block - 1) / units_of_block);
+  const auto launch = [&](void (*kernel)(RotateAndAppendLaunch), int units_of_block) {
+    const dim3 grid(static_cast<unsigned>((units + units_of_block - 1) / units_of_block));
+    return LaunchOverlapped(kernel, {.grid = grid, .block = dim3(32 * kWarps)}, stream, a);
   };
+  cudaError_t error = cudaSuccess;
   if (RotatesWhole(a) && a.head_dim == 64) {
-    RotateWholeHeads<64><<<blocks(8 * kWarps), 32 * kWarps, 0, stream>>>(a);
+    error = launch(RotateWholeHeads<64>, 8 * kWarps);
   } else if (RotatesWhole(a) && a.head_dim == 128) {
-    RotateWholeHeads<128><<<blocks(4 * kWarps), 32 * kWarps, 0, stream>>>(a);
+    error = launch(RotateWholeHeads<128>, 4 * kWarps);
   } else {
-    RotateHeads<<<blocks(kWarps), 32 * kWarps, 0, stream>>>(a);
+    error = launch(RotateHeads, kWarps);
   }
+  if (error != cudaSuccess) return error;
   if (a.k_sums != nullptr || a.v_sums != nullptr) {
     AddToSums<<<2 * a.num_kv_heads, a.head_dim, 0, stream>>>(a);
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/device_math.cuh"
+#include "kernels/cuda/overlapped_launch.cuh"
 #include "kernels/cuda/row_kernels.h"
 
 namespace thresher {
@@ -66,6 +67,8 @@ constexpr int kMaxRowThreads = 1024;
 __global__ void __launch_bounds__(kMaxRowThreads)
     RmsNormRows(const __grid_constant__ NormLaunch a) {
   __shared__ float partial[kMaxRowThreads / 32];
+  LetLaterKernelsStart();
+  WaitForEarlierKernels();
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= a.n) return;  // only of narrow rows, which do not meet
   const std::int64_t start = row * a.c, step = std::int64_t{blockDim.x} * 8;
@@ -120,6 +123,8 @@ __global__ void __launch_bounds__(kMaxRowThreads)
 __global__ void __launch_bounds__(kThreads)
     SiluMulRows(const void* gate_up, DType dtype, std::int64_t c, bool whole, DType out_dtype,
                 void* out) {
+  LetLaterKernelsStart();
+  WaitForEarlierKernels();
   const std::int64_t at = (std::int64_t{blockIdx.y} * kThreads + threadIdx.x) * 8;
   if (at >= c) return;
   const std::int64_t row = blockIdx.x, first = row * 2 * c + at;
@@ -170,8 +175,8 @@ cudaError_t LaunchRmsNorm(const TensorView& x, float* residual, const float* wei
   const std::int64_t warps = std::min<std::int64_t>((a.c + 255) / 256, kMaxRowThreads / 32);
   const unsigned rows = warps == 1 ? 4 : 1;
   const dim3 block(static_cast<unsigned>(32 * warps), rows);
-  RmsNormRows<<<static_cast<unsigned>((a.n + rows - 1) / rows), block, 0, stream>>>(a);
-  return cudaGetLastError();
+  const dim3 grid(static_cast<unsigned>((a.n + rows - 1) / rows));
+  return LaunchOverlapped(RmsNormRows, {.grid = grid, .block = block}, stream, a);
 }
 
 cudaError_t LaunchSiluMul(const TensorView& gate_up, const TensorView& out, cudaStream_t stream) {
@@ -180,9 +185,8 @@ cudaError_t LaunchSiluMul(const TensorView& gate_up, const TensorView& out, cuda
   const bool whole = c % 8 == 0 && IsAligned(gate_up.data) && IsAligned(out.data);
   const dim3 grid(static_cast<unsigned>(n),
                   static_cast<unsigned>((c + 8 * kThreads - 1) / (8 * kThreads)));
-  SiluMulRows<<<grid, kThreads, 0, stream>>>(gate_up.data, gate_up.dtype, c, whole, out.dtype,
-                                             out.data);
-  return cudaGetLastError();
+  return LaunchOverlapped(SiluMulRows, {.grid = grid, .block = dim3(kThreads)}, stream,
+                          gate_up.data, gate_up.dtype, c, whole, out.dtype, out.data);
 }
 
 cudaError_t LaunchGatherRows(const void* table, DType table_dtype, const std::int32_t* rows,

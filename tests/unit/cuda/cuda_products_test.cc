@@ -63,10 +63,14 @@ class CudaProducts : public testing::TestWithParam<BackendVariant> {
         const std::vector<float> out = Multiply(**weight, x, num_rows, bias, out_dtype);
         for (std::size_t i = 0; i < out.size(); ++i) {
           // Matrix units drop what lies below the last place of a sum instead of rounding it: twice
-          // the error of a rounding. The biases are bf16 numbers, so that rounding them is exact.
-          const double stored = out_dtype == DType::kF32
-                                    ? 0
-                                    : 1.01 * RoundingOf(out_dtype) * std::fabs(wanted.values[i]);
+          // the error of a rounding. A product with a bias may be rounded twice, before it is added
+          // and after; the biases are bf16 numbers, so that rounding them is exact.
+          const double value = wanted.values[i];
+          const double before = bias.empty() ? 0 : value - bias[i % bias.size()];
+          const double stored =
+              out_dtype == DType::kF32
+                  ? 0
+                  : 1.01 * RoundingOf(out_dtype) * (std::fabs(value) + std::fabs(before));
           const double bound = 2 * RelativeBound(cols) * wanted.magnitudes[i] + stored;
           ASSERT_TRUE(std::fabs(out[i] - wanted.values[i]) <= bound)
               << Name(parts[0].format) << ", " << num_rows << " rows to " << Name(out_dtype)
