@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/fakes/fake_engine.h"
-#include "tests/support/test_environment.h"
+#include "tests/support/real_model_fixture.h"
 #include "tests/support/tiny_engine.h"
 
 namespace thresher::testing {
@@ -84,17 +84,12 @@ TEST(BatchInvariance, ANextTurnReadsOnlyBlocksOfPrompts) {
   EXPECT_EQ(second.usage.cached_tokens, 3 * kTinyBlockSize);
 }
 
-class BatchInvarianceOnRealModel : public ::testing::Test {
+class BatchInvarianceOnRealModel : public RealModelFixture {
  protected:
   void SetUp() override {
-    const std::optional<std::string> path = RealModelPath();
-    if (path.has_value()) {
-      options_.model_path = *path;
-    } else if (RealModelIsRequired()) {
-      FAIL() << "THRESHER_REQUIRE_MODEL is 1, but there is no SmolLM2 file";
-    } else {
-      GTEST_SKIP() << "no SmolLM2 file; THRESHER_TEST_MODEL may name it";
-    }
+    RealModelFixture::SetUp();
+    if (model_path_.empty()) return;
+    options_.model_path = model_path_;
     options_.backend = {.max_isa = TestMaxIsa(), .batch_invariant = true};
     options_.kv_cache_tokens = 4096;
     options_.stalled_reader_timeout = absl::InfiniteDuration();  // streams are read in turn

@@ -7,7 +7,7 @@
 
 #include "engine/engine.h"
 #include "tests/support/fakes/fake_engine.h"
-#include "tests/support/test_environment.h"
+#include "tests/support/real_model_fixture.h"
 #include "tests/support/tiny_engine.h"
 
 namespace thresher::testing {
@@ -17,22 +17,11 @@ namespace {
 // had one sign; as a random walk they reach 2⁻²⁴ · √460,000 ≈ 4e-5 of logits below 30.
 constexpr float kTolerance = 5e-3f;
 
-class EngineOnRealModel : public ::testing::Test {
+class EngineOnRealModel : public RealModelFixture {
  protected:
-  void SetUp() override {
-    const std::optional<std::string> path = RealModelPath();
-    if (path.has_value()) {
-      path_ = *path;
-    } else if (RealModelIsRequired()) {
-      FAIL() << "THRESHER_REQUIRE_MODEL is 1, but there is no SmolLM2 file";
-    } else {
-      GTEST_SKIP() << "no SmolLM2 file; THRESHER_TEST_MODEL may name it";
-    }
-  }
-
   std::unique_ptr<Engine> Create(int num_ranks, int max_prefill_chunk = 0) const {
     EngineOptions options;
-    options.model_path = path_;
+    options.model_path = model_path_;
     options.tensor_parallel = num_ranks;
     options.backend = {.max_isa = TestMaxIsa(), .full_precision = true};
     options.kv_cache_dtype = DType::kF32;
@@ -53,8 +42,6 @@ class EngineOnRealModel : public ::testing::Test {
     request.sampling.logprobs = 2;
     return request;
   }
-
-  std::string path_;
 };
 
 const char* const kPrompts[] = {
@@ -97,7 +84,7 @@ TEST_F(EngineOnRealModel, ThreeRanksChunksAndACrowdChangeNothing) {
 
 TEST_F(EngineOnRealModel, RefusesRanksThatDoNotDivideTheHeads) {
   EngineOptions options;
-  options.model_path = path_;
+  options.model_path = model_path_;
   options.tensor_parallel = 2;
   options.kv_cache_tokens = 1024;
   const absl::Status status = Engine::Create(options, nullptr, LoadProgress()).status();

@@ -12,7 +12,7 @@
 #include "tests/support/logits_bounds.h"
 #include "tests/support/logits_golden.h"
 #include "tests/support/model_run.h"
-#include "tests/support/test_environment.h"
+#include "tests/support/real_model_fixture.h"
 #include "tests/support/tested_backends.h"
 
 namespace thresher {
@@ -92,20 +92,16 @@ double LogSum(const float* logits, std::size_t size) {
   return largest + std::log(sum);
 }
 
-class RealModel : public ::testing::Test {
+class RealModel : public testing::RealModelFixture {
  protected:
   void SetUp() override {
-    const std::optional<std::string> path = testing::RealModelPath();
-    if (!path.has_value()) {
-      ASSERT_FALSE(testing::RealModelIsRequired())
-          << "THRESHER_REQUIRE_MODEL is 1 and THRESHER_TEST_MODEL names no file";
-      GTEST_SKIP() << "SmolLM2 is not on this machine; deploy/scripts/fetch_model.sh fetches it";
-    }
+    RealModelFixture::SetUp();
+    if (model_path_.empty()) return;
     if (!MachineRuns(TestedBackends().front())) GTEST_SKIP() << "NO CUDA DRIVER: not run";
 #ifdef __SANITIZE_THREAD__
     GTEST_SKIP() << "takes minutes under ThreadSanitizer; tiny models run the same code there";
 #endif
-    auto files = ModelFiles::Open(*path);
+    auto files = ModelFiles::Open(model_path_);
     ASSERT_TRUE(files.ok()) << files.status();
     files_ = *std::move(files);
   }

@@ -7,21 +7,16 @@
 #include <vector>
 
 #include "server/commands/commands.h"
+#include "tests/support/real_model_fixture.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/test_environment.h"
 
 namespace thresher {
 namespace {
 
-class EvaluateCommandTest : public ::testing::Test {
+class EvaluateCommandTest : public testing::RealModelFixture {
  protected:
   void SetUp() override {
-    const std::optional<std::string> model = testing::RealModelPath();
-    if (!model.has_value()) {
-      ASSERT_FALSE(testing::RealModelIsRequired());
-      GTEST_SKIP() << "the model is not there";
-    }
-    model_ = *model;
+    RealModelFixture::SetUp();
     for (const char* name : {"tuned.txt", "reported.txt"}) {
       std::string text;
       for (int i = 0; i < 14; ++i) {
@@ -35,7 +30,7 @@ class EvaluateCommandTest : public ::testing::Test {
   int Run(std::vector<std::string> more) const {
     std::vector<std::string> arguments = {
         "--model",
-        model_,
+        model_path_,
         "--window-tokens",
         "128",
         "--prompt-tokens",
@@ -57,7 +52,6 @@ class EvaluateCommandTest : public ::testing::Test {
   }
 
   testing::TempFolder folder_;
-  std::string model_;
 };
 
 TEST_F(EvaluateCommandTest, ReportsTheCheapestChoiceThatHoldsOnOtherTexts) {

@@ -8,8 +8,8 @@
 
 #include "engine/attention/model_fingerprint.h"
 #include "engine/attention/threshold_file.h"
+#include "tests/support/real_model_fixture.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/test_environment.h"
 #include "tests/support/threshold_tables.h"
 
 namespace thresher {
@@ -38,15 +38,11 @@ ThresholdContents AboveTheMean(const std::string& model) {
   return table;
 }
 
-class EvaluateTest : public ::testing::Test {
+class EvaluateTest : public testing::RealModelFixture {
  protected:
   void SetUp() override {
-    const std::optional<std::string> model = testing::RealModelPath();
-    if (!model.has_value()) {
-      ASSERT_FALSE(testing::RealModelIsRequired());
-      GTEST_SKIP() << "the model is not there";
-    }
-    options_.model_path = *model;
+    RealModelFixture::SetUp();
+    options_.model_path = model_path_;
     options_.backend.max_isa = testing::TestMaxIsa();
     options_.texts = {{"travel", Text(40)}};
     options_.prompt_tokens = 96;

@@ -4,20 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "engine/attention/evaluate/synthetic_tasks.h"
-#include "tests/support/test_environment.h"
+#include "tests/support/real_model_fixture.h"
 
 namespace thresher {
 namespace {
 
-class TaskRunTest : public ::testing::Test {
+class TaskRunTest : public testing::RealModelFixture {
  protected:
   void SetUp() override {
-    const std::optional<std::string> model = testing::RealModelPath();
-    if (!model.has_value()) {
-      ASSERT_FALSE(testing::RealModelIsRequired());
-      GTEST_SKIP() << "the model is not there";
-    }
-    options_.model_path = *model;
+    RealModelFixture::SetUp();
+    options_.model_path = model_path_;
     options_.backend.max_isa = testing::TestMaxIsa();
     std::string text;
     for (int i = 0; i < 40; ++i) text += "The rain fell on the roof of house " + std::to_string(i);
