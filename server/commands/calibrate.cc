@@ -158,7 +158,8 @@ absl::Status Run(const v1::CalibrateConfig& flags, const Signals& signals) {
                        {.output = flags.out(),
                         .rows_per_bucket = flags.rows_per_length(),
                         .seed = seed,
-                        .kv_dtype = flags.kv_cache_dtype() == "fp32" ? DType::kF32 : DType::kBF16},
+                        .kv_dtype = CacheType(flags),
+                        .backend = {.num_threads = flags.threads()}},
                        [&](const CalibrationProgress& progress) {
                          const std::string where = absl::StrCat(
                              "window ", std::min(progress.window + 1, progress.num_windows), " of ",

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/attention/calibrate/calibration_state.h"
+#include "engine/attention/calibrate/file_lock.h"
 #include "engine/attention/calibrate/length_grid.h"
 #include "engine/attention/calibrate/observing_attention.h"
 #include "engine/attention/calibrate/threshold_fit.h"
@@ -202,6 +203,14 @@ absl::Status CheckWindows(std::span<const TextWindow> windows, const ModelConfig
   return absl::OkStatus();
 }
 
+// Two calibrations of one output would write each other's state.
+absl::StatusOr<std::unique_ptr<FileLock>> LockOutput(const std::string& output) {
+  absl::StatusOr<std::unique_ptr<FileLock>> lock = FileLock::Take(output + ".lock");
+  if (!absl::IsAborted(lock.status())) return lock;
+  return absl::FailedPreconditionError(absl::StrCat(
+      output, ": another calibration is writing it; wait for its end, or write elsewhere"));
+}
+
 // The state to start from: a file's, or a fresh one.
 absl::StatusOr<CalibrationState> StateFor(const std::string& path, std::uint64_t inputs,
                                           const StatisticsShape& shape) {
@@ -254,6 +263,8 @@ absl::StatusOr<CalibrationReport> Calibrate(const ModelFiles& files,
   if (status.ok()) status = CheckWindows(windows, config);
   if (status.ok()) status = CheckWritable(options.output);
   if (!status.ok()) return status;
+  const absl::StatusOr<std::unique_ptr<FileLock>> lock = LockOutput(options.output);
+  if (!lock.ok()) return lock.status();
   absl::StatusOr<ModelFingerprint> print = FingerprintOf(files, config, options.kv_dtype);
   if (!print.ok()) return print.status();
   const std::string state_path = options.output + ".state";

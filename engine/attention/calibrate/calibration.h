@@ -54,8 +54,9 @@ absl::Status CheckWritable(const std::string& path);
 
 // All windows have the same length, at least 64 tokens and at most the model's context. A state
 // file of the same inputs is taken up where it ended, with a result that is the same bit by bit;
-// one of other inputs, or a damaged one, is an error that says how to go on. Writes the table and
-// removes the state. Mean values, which centred norms need first, are those of the first eighth of
+// one of other inputs, or a damaged one, is an error that says how to go on; FailedPrecondition too
+// while another calibration, of whatever process, writes `output`. Writes the table and removes the
+// state. Mean values, which centred norms need first, are those of the first eighth of
 // the windows. Cancelled if the observer stopped it; errors of loading and writing as theirs. The
 // calling thread is bound to the backend.
 absl::StatusOr<CalibrationReport> Calibrate(const ModelFiles& files,

@@ -136,6 +136,30 @@ TEST_F(CalibrationTest, DoesNotTakeUpWhatIsNotItsOwn) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(CalibrationTest, RefusesASecondCalibrationOfTheSameOutput) {
+  const CalibrationOptions options = Options("t.thr");
+  absl::Status second;
+  bool another_ran = false;
+  const auto first = Calibrate(*files_, windows_, options, [&](const CalibrationProgress&) {
+    if (another_ran) return true;
+    another_ran = true;
+    second = Calibrate(*files_, windows_, options, nullptr).status();
+    const auto elsewhere = Calibrate(*files_, windows_, Options("u.thr"), nullptr);
+    EXPECT_TRUE(elsewhere.ok()) << elsewhere.status();
+    return true;
+  });
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(another_ran);
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(second.message()).find("t.thr: another calibration"), std::string::npos)
+      << second;
+  EXPECT_EQ(ReadAll(options.output), ReadAll(Options("u.thr").output));
+  // The lock goes with its owner, and a file that is left over locks nobody out.
+  EXPECT_FALSE(std::filesystem::exists(options.output + ".lock"));
+  folder_.Write("t.thr.lock", "");
+  EXPECT_TRUE(Calibrate(*files_, windows_, options, nullptr).ok());
+}
+
 TEST_F(CalibrationTest, SaysWhatIsWrongBeforeAnyWork) {
   int calls = 0;
   const auto code = [&](std::span<const TextWindow> windows, const CalibrationOptions& options) {
