@@ -59,14 +59,14 @@ absl::StatusOr<std::unique_ptr<AttentionCatalog>> OpenCatalog(const EngineOption
   return AttentionCatalog::Create(options.attention, *std::move(table), options.device);
 }
 
-// Beyond the calibrated lengths thresholds follow the slope of the last two; what that was seen to
-// hold for is twice the longest.
-void WarnOfLength(const ThresholdTable* table, int max_model_len) {
-  if (table == nullptr || max_model_len / 2 <= table->max_length()) return;
+// Said at start, since requests see it only in their counts of dense rows.
+void WarnOfDenseRows(const AttentionCatalog& catalog, int max_model_len) {
+  if (max_model_len <= catalog.longest_thresholded_row()) return;
   std::fprintf(stderr,
-               "level=warning event=threshold_table_short calibrated_length=%d max_model_len=%d "
-               "advice=\"calibrate on longer texts\"\n",
-               table->max_length(), max_model_len);
+               "level=warning event=threshold_table_short calibrated_length=%d "
+               "longest_sparse_row=%d max_model_len=%d advice=\"longer rows are dense under "
+               "top_theta: calibrate on longer texts\"\n",
+               catalog.table()->max_length(), catalog.longest_thresholded_row(), max_model_len);
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   absl::StatusOr<std::unique_ptr<AttentionCatalog>> attention = OpenCatalog(options, **files);
   if (!attention.ok()) return attention.status();
   parts.attention = *std::move(attention);
-  WarnOfLength(parts.attention->table(), parts.max_model_len);
+  WarnOfDenseRows(*parts.attention, parts.max_model_len);
   absl::StatusOr<std::unique_ptr<ModelRunner>> runner =
       CreateParallelRunner(**files,
                            {.device = options.device,

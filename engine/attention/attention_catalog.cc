@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,14 @@ absl::StatusOr<std::unique_ptr<AttentionCatalog>> AttentionCatalog::Create(
   }
   return std::unique_ptr<AttentionCatalog>(
       new AttentionCatalog(std::move(settings), std::move(table), device));
+}
+
+int AttentionCatalog::longest_thresholded_row() const {
+  constexpr int kNoLimit = std::numeric_limits<int>::max();
+  if (table_ == nullptr || settings_.top_theta.max_length_factor == 0) return kNoLimit;
+  const std::int64_t longest =
+      std::int64_t{table_->max_length()} * settings_.top_theta.max_length_factor;
+  return static_cast<int>(std::min<std::int64_t>(longest, kNoLimit));
 }
 
 PolicyDescription AttentionCatalog::DescriptionOf(int kind) const {

@@ -42,6 +42,8 @@ class AttentionCatalog final {
 
   const AttentionSettings& settings() const { return settings_; }
   const ThresholdTable* table() const { return table_.get(); }  // null: none
+  // Keys of the longest row that top_theta thresholds; longer ones are dense. INT_MAX: no limit.
+  int longest_thresholded_row() const;
   // What a request may name here, with the ranges that this engine serves.
   std::vector<PolicyDescription> Describe() const;
   // FieldError naming the field ("attention.decode.k"), the value, and what is allowed or what to

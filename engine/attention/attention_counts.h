@@ -14,9 +14,11 @@ namespace thresher {
 enum class DenseFallback : std::uint8_t {
   kShortPrompt,  // once for a prompt that the policy's schedule leaves dense
   kShortRow,     // once for a decoded token whose row is not longer than its k
+  kLongPrompt,   // once for a prompt that has rows past what the threshold table speaks for
+  kLongRow,      // once for a decoded token whose row is such a one
 };
-inline constexpr std::array<std::string_view, 2> kDenseFallbackNames = {"short_prompt",
-                                                                        "short_row"};
+inline constexpr std::array<std::string_view, 4> kDenseFallbackNames = {"short_prompt", "short_row",
+                                                                        "long_prompt", "long_row"};
 inline constexpr std::size_t kNumDenseFallbacks = kDenseFallbackNames.size();
 
 // Of one sequence, or summed over some.

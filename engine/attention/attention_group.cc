@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -209,15 +210,18 @@ absl::Status AttentionGroup::Run(int layer_index, const AttentionLayer& layer, S
   }
   sums_per_block_ = 0;
   std::span<const std::int32_t> targets;
+  int longest_row = std::numeric_limits<int>::max();
   if (const auto* thresholds = std::get_if<SelectAboveThreshold>(&*selection)) {
     targets = thresholds->targets;
+    longest_row = thresholds->longest_row;
     sums_per_block_ = (thresholds->placement == ThresholdPlacement::kCentred ? 1 : 0) +
                       (thresholds->value_mean != ValueMean::kOff ? 1 : 0);
   } else if (const auto* ranked = std::get_if<SelectRanked>(&*selection)) {
     targets = ranked->targets;
   }
-  return is_thresholded() && pass == ShadowPass::kCompare ? Compare(layer, targets, stream)
-                                                          : absl::OkStatus();
+  return is_thresholded() && pass == ShadowPass::kCompare
+             ? Compare(layer, targets, longest_row, stream)
+             : absl::OkStatus();
 }
 
 }  // namespace thresher

@@ -76,9 +76,10 @@ class AttentionGroup final {
   AttentionBatch Batch() const;
   void SizeForLargest(const AttentionLimits& limits);
   void CountBlocks(const SelectBlocks& lists);
-  // targets [num_sequences], the k of each in this layer; 0: dense.
+  // targets [num_sequences], the k of each in this layer; 0: dense. longest_row: keys of the
+  // longest row that is not dense.
   absl::Status Compare(const AttentionLayer& layer, std::span<const std::int32_t> targets,
-                       Stream& stream);
+                       int longest_row, Stream& stream);
   void CollectRows(std::size_t sequence, AttentionCounts& counts,
                    StepAttentionReport& report) const;
 

@@ -54,7 +54,8 @@ void AttentionGroup::CountBlocks(const SelectBlocks& lists) {
 
 // Rows that the selection leaves dense differ in nothing, and would hide those that do.
 absl::Status AttentionGroup::Compare(const AttentionLayer& layer,
-                                     std::span<const std::int32_t> targets, Stream& stream) {
+                                     std::span<const std::int32_t> targets, int longest_row,
+                                     Stream& stream) {
   if (std::ranges::all_of(targets, [](std::int32_t k) { return k == 0; })) {
     return absl::OkStatus();
   }
@@ -70,11 +71,12 @@ absl::Status AttentionGroup::Compare(const AttentionLayer& layer,
   for (std::size_t s = 0; s < sequences_.size(); ++s) {
     const std::int32_t target = targets[s];
     if (target == 0) continue;
-    // The row at position p has p + 1 keys and is dense up to the target.
-    const int skipped =
-        std::clamp(target - sequences_[s].context_length, 0, sequences_[s].query_length);
-    const std::int64_t first = (first_row_[s] + skipped) * width;
-    const std::int64_t end = (first_row_[s] + sequences_[s].query_length) * width;
+    // The row at position p has p + 1 keys.
+    const int context = sequences_[s].context_length;
+    const int first_row = std::clamp(target - context, 0, sequences_[s].query_length);
+    const int end_row = std::clamp(longest_row - context, first_row, sequences_[s].query_length);
+    const std::int64_t first = (first_row_[s] + first_row) * width;
+    const std::int64_t end = (first_row_[s] + end_row) * width;
     for (std::int64_t i = first; i < end; ++i) {
       const double exact = static_cast<double>(ElementOf(dense.out, i));
       const double error = static_cast<double>(ElementOf(layer.out, i)) - exact;

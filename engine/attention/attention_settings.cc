@@ -38,6 +38,10 @@ absl::Status CheckTopTheta(const TopThetaSettings& settings) {
     }
     seen.push_back(target.layer);
   }
+  if (settings.max_length_factor < 0) {
+    return OutOfRange("top_theta.max_length_factor", settings.max_length_factor,
+                      "0 (no limit) or more");
+  }
   if (!(settings.gamma >= 0 && settings.gamma <= 1)) {
     return OutOfRange("top_theta.gamma", settings.gamma, "from 0 to 1");
   }

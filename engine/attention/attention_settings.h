@@ -24,6 +24,9 @@ struct TopThetaSettings {
   float gamma = 1;  // of DroppedDenominator::kExponential
   bool promotes = true;
   std::vector<LayerTarget> layers = {{0, 0}, {1, 0}};
+  // Rows longer than this many times the table's longest row are dense; 0: none are. Measured for
+  // kPost: 8 keeps mean survivors within [2/3, 3/2] of k, 15 does not.
+  int max_length_factor = 8;
 };
 
 // Which cached blocks a prompt under a block policy shares, beyond its exactly dense beginning.

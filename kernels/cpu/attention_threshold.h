@@ -19,9 +19,9 @@ inline constexpr std::int64_t kScoreWaveBytes = std::int64_t{1} << 20;
 // MakeAttentionAllKernels. `team` outlives the kernels. They carry out SelectAll and
 // SelectAboveThreshold.
 //
-// A row that reads all (SelectAll, k = 0, n ≤ k) is bitwise what the mechanism `all` makes of it in
-// the same phase, whatever the other rows of its chunk. Every other row has one order of sums, in
-// both phases: that of decode, split by its number of keys alone.
+// A row that reads all (SelectAll, k = 0, n ≤ k, n > longest_row) is bitwise what the mechanism
+// `all` makes of it in the same phase, whatever the other rows of its chunk. Every other row has
+// one order of sums, in both phases: that of decode, split by its number of keys alone.
 //
 // Run: InvalidArgument if the selection is SelectBlocks, its targets or its grid do not fit the
 // batch, the cache lacks the sums that it needs (k_sums for kCentred, v_sums for a value mean), or

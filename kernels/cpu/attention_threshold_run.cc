@@ -29,12 +29,15 @@ ThresholdRun::ThresholdRun(AttentionPhase phase, const AttentionPlan& plan,
       num_prefill_units_(phase == AttentionPhase::kPrefill ? NumPrefillUnits(plan.batch) : 0),
       is_small_(IsSmall(plan)) {}
 
-int ThresholdRun::NumDenseQueries(int sequence) const {
+ThresholdRun::SparseQueries ThresholdRun::SparseQueriesOf(int sequence) const {
   const AttentionBatch& batch = plan_.batch;
   const int num_queries = batch.query_start[sequence + 1] - batch.query_start[sequence];
   const int target = selection_ == nullptr ? 0 : selection_->targets[sequence];
-  if (target == 0) return num_queries;
-  return std::clamp(target - batch.context_length[sequence], 0, num_queries);
+  if (target == 0) return {num_queries, num_queries};
+  // The query at position p has p + 1 keys.
+  const int context = batch.context_length[sequence];
+  const int first = std::clamp(target - context, 0, num_queries);
+  return {first, std::clamp(selection_->longest_row - context, first, num_queries)};
 }
 
 int ThresholdRun::NumKeys(const AttentionWorkItem& item) const {
@@ -43,7 +46,7 @@ int ThresholdRun::NumKeys(const AttentionWorkItem& item) const {
 
 bool ThresholdRun::IsSparse(const AttentionWorkItem& item) const {
   const int target = selection_ == nullptr ? 0 : selection_->targets[item.sequence];
-  return target != 0 && NumKeys(item) > target;
+  return target != 0 && NumKeys(item) > target && NumKeys(item) <= selection_->longest_row;
 }
 
 ThresholdCounts& ThresholdRun::CountsOf(int sequence, int query, int kv_head) const {
@@ -54,8 +57,10 @@ ThresholdCounts& ThresholdRun::CountsOf(int sequence, int query, int kv_head) co
 void ThresholdRun::CountDenseRows() const {
   const AttentionBatch& batch = plan_.batch;
   for (int sequence = 0; sequence < batch.num_sequences(); ++sequence) {
-    const int num_dense = NumDenseQueries(sequence);
-    for (int query = 0; query < num_dense; ++query) {
+    const int num_queries = batch.query_start[sequence + 1] - batch.query_start[sequence];
+    const SparseQueries sparse = SparseQueriesOf(sequence);
+    for (int query = 0; query < num_queries; ++query) {
+      if (query >= sparse.first && query < sparse.end) continue;
       const int num_keys = batch.context_length[sequence] + query + 1;
       for (int kv_head = 0; kv_head < batch.num_kv_heads; ++kv_head) {
         ThresholdCounts& counts = CountsOf(sequence, query, kv_head);
@@ -181,12 +186,18 @@ void ThresholdRun::FinishRow(const ThresholdMerge& merge, const AttentionWorkIte
 void ThresholdRun::RunPrefillUnit(const AttentionWorkItem& item, float* scratch) const {
   // A row's bits depend neither on the unit's other rows nor on keys that it does not see, so the
   // dense rows of a unit may run without the others.
-  const int num_rows = NumDenseQueries(item.sequence) * group_size_ - item.first_row;
-  if (num_rows <= 0) return;
   AttentionUnit unit = AttentionUnitOf(plan_, layer_, item);
-  unit.num_rows = std::min(item.num_rows, num_rows);
-  unit.num_keys = unit.context_length + (unit.first_row + unit.num_rows - 1) / group_size_ + 1;
-  loops_.all.prefill(unit, scratch);
+  const int unit_end = item.first_row + item.num_rows;
+  const auto run = [&](int first_row, int end_row) {
+    if (first_row >= end_row) return;
+    unit.first_row = first_row;
+    unit.num_rows = end_row - first_row;
+    unit.num_keys = unit.context_length + (end_row - 1) / group_size_ + 1;
+    loops_.all.prefill(unit, scratch);
+  };
+  const SparseQueries sparse = SparseQueriesOf(item.sequence);
+  run(item.first_row, std::min(unit_end, sparse.first * group_size_));
+  run(std::max(item.first_row, sparse.end * group_size_), unit_end);
 }
 
 void ThresholdRun::RunDenseDecode(const AttentionWorkItem& item, float* scratch) const {

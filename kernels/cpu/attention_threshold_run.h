@@ -33,8 +33,11 @@ class ThresholdRun final {
     int num_keys_after = 0;
   };
 
-  // Of a sequence's queries, how many come first and read all.
-  int NumDenseQueries(int sequence) const;
+  // Of a sequence's queries, those that are thresholded; the ones before and after read all.
+  struct SparseQueries {
+    int first = 0, end = 0;
+  };
+  SparseQueries SparseQueriesOf(int sequence) const;
   // Of an item of one query.
   int NumKeys(const AttentionWorkItem& item) const;
   bool IsSparse(const AttentionWorkItem& item) const;

@@ -37,14 +37,15 @@ enum class ValueMean : std::uint8_t {
   kDropped,  // the mean over the dropped ones
 };
 
-// Keys above a threshold of (layer, query head, row length, k). Rows with n ≤ k, or k = 0, read all
-// and are bitwise what the mechanism `all` makes of them in the same phase. A head that keeps no
-// key gives the mean of V; with ValueMean kOff it keeps its largest score, of equals the first,
-// alone and for no other head. Source: Top-θ attention, arXiv 2502.08363.
+// Keys above a threshold of (layer, query head, row length, k). Rows with n ≤ k or n > longest_row,
+// or k = 0, read all and are bitwise what the mechanism `all` makes of them in the same phase. A
+// head that keeps no key gives the mean of V; with ValueMean kOff it keeps its largest score, of
+// equals the first, alone and for no other head. Source: Top-θ attention, arXiv 2502.08363.
 struct SelectAboveThreshold {
   ThresholdGrid grid;  // this layer's
   // k of each sequence of the batch [num_sequences]; 0: dense.
   std::span<const std::int32_t> targets;
+  std::int32_t longest_row = INT32_MAX;  // keys of the longest row that the grid speaks for
   ThresholdPlacement placement = ThresholdPlacement::kCentred;
   DroppedDenominator denominator = DroppedDenominator::kExact;
   ValueMean value_mean = ValueMean::kDropped;

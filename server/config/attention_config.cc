@@ -62,6 +62,7 @@ absl::Status FillTopTheta(const v1::TopThetaConfig& config, TopThetaSettings& se
   }
   if (config.has_gamma()) settings.gamma = static_cast<float>(config.gamma());
   if (config.has_promotes()) settings.promotes = config.promotes();
+  if (config.has_max_length_factor()) settings.max_length_factor = config.max_length_factor();
   if (config.has_layers()) {
     settings.layers.clear();
     for (const v1::TopThetaConfig::Layer& layer : config.layers().layer()) {

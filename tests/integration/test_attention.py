@@ -178,3 +178,46 @@ def test_generate_takes_the_block(paths, table):
         capture_output=True, text=True, timeout=LIMIT,
     )
     assert refused.returncode != 0 and "thresher calibrate" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def short_table(paths, tmp_path_factory):
+    """Of rows of up to 64 keys, so that rows are sparse up to 512."""
+    binary, model = paths
+    folder = tmp_path_factory.mktemp("short_thresholds")
+    text = folder / "text.txt"
+    text.write_text((ROOT / "README.md").read_text())
+    out = folder / "table"
+    subprocess.run(
+        [binary, "calibrate", "--model", model, "--text", text, "--out", out, "--max-length", "64", "--windows", "8",
+         "--quiet"],
+        check=True, timeout=LIMIT,
+    )
+    return out
+
+
+def test_rows_too_long_for_the_table_are_dense_and_counted(start_server, short_table):
+    server = start_server("--threshold-table", str(short_table)).wait_ready()
+    choice = {"decode": {"policy": "top_theta", "k": 16}}
+    usage = complete(server, choice).usage
+    assert usage.prompt_tokens > 512
+    assert usage.attention_details["dense_fallbacks"] == {"long_row": 15}
+    assert usage.attention_details["v_rows_read"] == usage.attention_details["v_rows_total"]
+    short = complete(server, choice, prompt=PROMPT[:600]).usage
+    assert 16 < short.prompt_tokens < 400
+    assert short.attention_details["dense_fallbacks"] == {}
+    assert short.attention_details["v_rows_read"] < short.attention_details["v_rows_total"]
+    labels = '{level="custom",policy="top_theta",reason="long_row"}'
+    assert server.metric("thresher_attention_dense_fallback_total" + labels) >= 15
+
+
+def test_a_context_too_long_for_the_table_is_said_at_the_start(paths, table, short_table):
+    binary, model = paths
+    for used, expected in ((short_table, "calibrated_length=64 longest_sparse_row=512 max_model_len=8192"), (table, "")):
+        result = subprocess.run(
+            [binary, "generate", "--model", model, "--threshold-table", used, "--prompt", "x", "--max-tokens", "1"],
+            capture_output=True, text=True, timeout=LIMIT,
+        )
+        assert result.returncode == 0, result.stderr
+        assert ("event=threshold_table_short" in result.stderr) == bool(expected)
+        assert expected in result.stderr

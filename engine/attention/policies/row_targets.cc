@@ -48,17 +48,18 @@ PrefillFootprint FootprintOfTarget(std::string_view name, const ParameterValues&
           .length_bound_row = prompt_length};
 }
 
-std::optional<DenseFallback> FallbackOfTarget(const SequenceAttention& sequence) {
+std::optional<DenseFallback> FallbackOfTarget(const SequenceAttention& sequence, int longest_row) {
   const double target = sequence.parameters[kTargetIndex];
+  const int num_keys = sequence.context_length + sequence.query_length;  // of the last row
   if (sequence.context_length < sequence.prompt_length) {
-    const bool ends = sequence.context_length + sequence.query_length == sequence.prompt_length;
-    if (!ends || sequence.prompt_length > target) return std::nullopt;
-    return DenseFallback::kShortPrompt;
+    if (num_keys != sequence.prompt_length) return std::nullopt;
+    if (num_keys <= target) return DenseFallback::kShortPrompt;
+    if (num_keys > longest_row) return DenseFallback::kLongPrompt;
+  } else if (sequence.query_length == 1) {
+    if (num_keys <= target) return DenseFallback::kShortRow;
+    if (num_keys > longest_row) return DenseFallback::kLongRow;
   }
-  const bool decodes_one =
-      sequence.query_length == 1 && sequence.context_length >= sequence.prompt_length;
-  if (!decodes_one || sequence.context_length + 1 > target) return std::nullopt;
-  return DenseFallback::kShortRow;
+  return std::nullopt;
 }
 
 }  // namespace thresher

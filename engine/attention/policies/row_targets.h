@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -34,6 +35,8 @@ class RowTargets final {
 // As PolicyKind's, of a policy of that name.
 PrefillFootprint FootprintOfTarget(std::string_view name, const ParameterValues& parameters,
                                    int prompt_length);
-std::optional<DenseFallback> FallbackOfTarget(const SequenceAttention& sequence);
+// longest_row: keys of the longest row that is not dense.
+std::optional<DenseFallback> FallbackOfTarget(const SequenceAttention& sequence,
+                                              int longest_row = std::numeric_limits<int>::max());
 
 }  // namespace thresher

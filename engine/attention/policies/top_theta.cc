@@ -1,4 +1,5 @@
-// Keys whose score passes a threshold calibrated for a target of k, rows of up to k keys dense.
+// Keys whose score passes a threshold calibrated for a target of k; rows of up to k keys are dense,
+// and so are those that are too long for what was calibrated.
 // Source: Top-θ attention, arXiv 2502.08363; specified in specs/top_theta.md of the design.
 #include <algorithm>
 #include <utility>
@@ -45,6 +46,7 @@ class TopThetaPolicy final : public AttentionPolicy, public LayerSelector {
                                      Stream&) override {
     return SelectAboveThreshold{.grid = grids_[static_cast<std::size_t>(layer_index)],
                                 .targets = targets_.Of(layer_index),
+                                .longest_row = longest_row_,
                                 .placement = settings_.placement,
                                 .denominator = settings_.denominator,
                                 .value_mean = settings_.value_mean,
@@ -54,9 +56,12 @@ class TopThetaPolicy final : public AttentionPolicy, public LayerSelector {
 
  private:
   TopThetaPolicy(const TopThetaSettings& settings, const PolicyResources& resources)
-      : settings_(settings), targets_(settings.layers, resources) {}
+      : settings_(settings),
+        longest_row_(resources.catalog.longest_thresholded_row()),
+        targets_(settings.layers, resources) {}
 
   const TopThetaSettings settings_;
+  const int longest_row_;
   std::vector<ThresholdGrid> grids_;  // [num_layers]
   RowTargets targets_;
 };
@@ -99,8 +104,8 @@ class TopThetaKind final : public PolicyKind {
   }
 
   std::optional<DenseFallback> FallbackOf(const SequenceAttention& sequence,
-                                          const AttentionCatalog&) const override {
-    return FallbackOfTarget(sequence);
+                                          const AttentionCatalog& catalog) const override {
+    return FallbackOfTarget(sequence, catalog.longest_thresholded_row());
   }
 
   absl::StatusOr<std::unique_ptr<AttentionPolicy>> Create(

@@ -157,7 +157,7 @@ void ComputeGroup(const PagedAttentionCase& attention, const SelectAboveThreshol
   const int group_size = shape.num_heads / shape.num_kv_heads;
   const int n = static_cast<int>(context.k.size());
   ThresholdRow* rows = reference.rows.data() + query_row * shape.num_heads + kv_head * group_size;
-  const bool sparse = target != 0 && n > target;
+  const bool sparse = target != 0 && n > target && n <= selection.longest_row;
   std::vector<bool> any(n, !sparse);
   std::vector<double> errors(group_size);
   bool ambiguous = false;

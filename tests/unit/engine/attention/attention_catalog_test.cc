@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "engine/attention/policy_kind.h"
 #include "engine/request_error.h"
@@ -67,6 +68,19 @@ TEST(AttentionCatalog, DescribesWhatTheTableServes) {
     return;
   }
   FAIL() << "top_theta is not described";
+}
+
+TEST(AttentionCatalog, LimitsRowsByWhatTheTableSpeaksFor) {
+  constexpr int kNoLimit = std::numeric_limits<int>::max();
+  AttentionSettings settings;
+  EXPECT_EQ(WithTable(settings)->longest_thresholded_row(), 8 * 256);
+  EXPECT_EQ(WithoutTable()->longest_thresholded_row(), kNoLimit);
+  settings.top_theta.max_length_factor = 3;
+  EXPECT_EQ(WithTable(settings)->longest_thresholded_row(), 3 * 256);
+  for (const int factor : {0, kNoLimit}) {
+    settings.top_theta.max_length_factor = factor;
+    EXPECT_EQ(WithTable(settings)->longest_thresholded_row(), kNoLimit);
+  }
 }
 
 TEST(AttentionCatalog, KeepsSumsOnlyForATable) {

@@ -336,6 +336,43 @@ TEST_P(ThresholdBatchTest, RowsOfAPrefillChunkAreDenseUpToK) {
   }
 }
 
+// The same at the other end: beyond the longest row that the thresholds speak for.
+TEST_P(ThresholdBatchTest, RowsPastTheLongestAreDense) {
+  for (const P placement : kPlacements) {
+    for (const auto& [context, queries] : {std::pair{0, 300}, {150, 100}, {199, 1}, {200, 40}}) {
+      const int first = std::clamp(190 - context, 0, queries);
+      const int end = std::clamp(200 - context, 0, queries);
+      for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
+        Batch batch(kShape, {{context, queries, 5}}, placement, {190});
+        Batch unlimited(kShape, {{context, queries, 5}}, placement, {190});
+        batch.selection.longest_row = 200;
+        batch.Run(*backend_, phase);
+        unlimited.Run(*backend_, phase);
+        const AttentionKernel& dense_kernel = *backend_->kernels().Find(
+            {AttentionMechanism::kAll, phase, DType::kBF16, kShape.head_dim});
+        const std::vector<float> dense = batch.attention.Run(dense_kernel, *backend_).value();
+        const auto dense_rows = [&](int from, int to) {
+          return std::vector<float>(dense.begin() + from * 6 * 64, dense.begin() + to * 6 * 64);
+        };
+        EXPECT_EQ(batch.Rows(0, first), dense_rows(0, first));
+        EXPECT_EQ(batch.Rows(first, end), unlimited.Rows(first, end));
+        EXPECT_EQ(batch.Rows(end, queries), dense_rows(end, queries));
+        for (int row = 0; row < queries; ++row) {
+          const bool same = unlimited.Rows(row, row + 1) == dense_rows(row, row + 1);
+          EXPECT_EQ(same, row < first) << row;
+          for (int kv_head = 0; kv_head < 2; ++kv_head) {
+            const ThresholdCounts& counts = batch.counts[row * 2 + kv_head];
+            const bool sparse = row >= first && row < end;
+            EXPECT_EQ(counts.key_rows, context + row + 1);
+            EXPECT_EQ(counts.num_heads, sparse ? 3 : 0);
+            EXPECT_EQ(counts.value_rows < context + row + 1, sparse);
+          }
+        }
+      }
+    }
+  }
+}
+
 // A row with a NaN among its scores must not pass for a sound one, whatever its form.
 TEST_P(ThresholdBatchTest, ANanStaysANan) {
   for (const P placement : kPlacements) {

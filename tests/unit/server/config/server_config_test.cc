@@ -4,7 +4,10 @@
 
 #include <cmath>
 #include <functional>
+#include <string>
 
+#include "absl/strings/str_cat.h"
+#include "server/config/builtin_levels.h"
 #include "server/config/defaults.h"
 #include "server/requests/attention_mapping.h"
 
@@ -59,6 +62,8 @@ TEST(ServerConfigTest, NamesTheBadFlag) {
       {"--shadow-interval", [](auto& c) { c.set_shadow_interval(-1); }},
       {"block_lists.stride", [](auto& c) { c.mutable_block_lists()->set_stride(7); }},
       {"top_theta.gamma", [](auto& c) { c.mutable_top_theta()->set_gamma(2); }},
+      {"top_theta.max_length_factor",
+       [](auto& c) { c.mutable_top_theta()->set_max_length_factor(-1); }},
       {"--host", [](auto& c) { c.clear_host(); }},
   };
   for (const auto& row : cases) {
@@ -103,6 +108,28 @@ TEST(ServerConfigTest, OperatorsAddLevelsOfPoliciesThatExist) {
   EXPECT_FALSE(ServerConfigFrom(flags).ok());
 }
 
+std::string ToString(const PolicyChoice& choice) {
+  std::string text = choice.policy;
+  for (const auto& [name, value] : choice.parameters) {
+    text += absl::StrCat(" ", name, "=", value);
+  }
+  return text;
+}
+
+// What the levels cost and save was measured at these numbers: tests/golden/evaluation.
+TEST(ServerConfigTest, BuiltInLevelsAreThoseThatWereMeasured) {
+  std::string levels;
+  for (const AttentionChoice& level : BuiltInLevels()) {
+    levels += absl::StrCat(level.level, ": ", ToString(level.prefill), ", ", ToString(level.decode),
+                           "\n");
+  }
+  EXPECT_EQ(levels,
+            "off: dense, dense\n"
+            "light: dense, top_theta k=768\n"
+            "balanced: dense, top_theta k=320\n"
+            "aggressive: stem mu=0.7 beta=0.2, top_theta k=128\n");
+}
+
 TEST(ServerConfigTest, AttentionSettingsReachTheEngine) {
   v1::ServeConfig flags = Valid();
   flags.set_threshold_table("thresholds");
@@ -112,6 +139,7 @@ TEST(ServerConfigTest, AttentionSettingsReachTheEngine) {
   top_theta.set_denominator(v1::TopThetaConfig::EXACT);
   top_theta.set_value_mean(v1::TopThetaConfig::ALL);
   top_theta.set_promotes(false);
+  top_theta.set_max_length_factor(0);
   v1::TopThetaConfig::Layer& layer = *top_theta.mutable_layers()->add_layer();
   layer.set_layer(3);
   layer.set_k(512);
@@ -132,6 +160,7 @@ TEST(ServerConfigTest, AttentionSettingsReachTheEngine) {
   EXPECT_EQ(settings.top_theta.placement, ThresholdPlacement::kPost);
   EXPECT_EQ(settings.top_theta.value_mean, ValueMean::kAll);
   EXPECT_FALSE(settings.top_theta.promotes);
+  EXPECT_EQ(settings.top_theta.max_length_factor, 0);
   ASSERT_EQ(settings.top_theta.layers.size(), 1u);
   EXPECT_EQ(settings.top_theta.layers[0].layer, 3);
   EXPECT_EQ(settings.top_theta.layers[0].k, 512);
