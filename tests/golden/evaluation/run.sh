@@ -15,7 +15,7 @@ wants() { [[ " ${wanted[*]} " == *" $1 "* ]]; }
 # Calibrated on X.txt, chosen on X.tune.txt, reported on X.report.txt.
 cd "$out/texts"
 if [[ ! -e prose.report.txt ]]; then
-  "$here/../../../deploy/scripts/fetch_texts.sh" .
+  "$here/../../../deploy/scripts/fetch_texts.sh" "$PWD"
   for domain in prose technical code; do
     python3 - "$domain" <<'PYTHON'
 import pathlib, sys
@@ -68,8 +68,11 @@ if wants b; then
   done
 fi
 
+# Without the limit on how far beyond its table a row may be thresholded, which (c) is to find.
 three_placements() {
-  for placement in pre centred post; do top_theta ${placement}256 256 "placement: ${placement^^}"; done
+  for placement in pre centred post; do
+    top_theta ${placement}256 256 "placement: ${placement^^} max_length_factor: 0"
+  done
 }
 if wants c; then
   calibrate one_k --text "${all_texts[@]}" --windows 24 --max-length 1024
@@ -98,6 +101,13 @@ if wants e; then
     "$(of exp_0.3_own 'promotes: false denominator: EXPONENTIAL gamma: 0.3')" \
     "$(of exp_0.1_own 'promotes: false denominator: EXPONENTIAL gamma: 0.1')" \
     "$(of exp_0.03_own 'promotes: false denominator: EXPONENTIAL gamma: 0.03')"
+  means=()
+  for k in 128 320 768; do
+    for mean in dropped all; do means+=("$(top_theta $mean$k $k "value_mean: ${mean^^}")"); done
+  done
+  for domain in prose technical code; do
+    evaluate "e_mean_$domain" --text "$domain.tune.txt" --threshold-table ../all.thr --attention "${means[@]}"
+  done
   [[ -e ../all_line.thr ]] || python3 "$here/edit_table.py" line ../all.thr ../all_line.thr
   evaluate e_line_prose --text prose.tune.txt --threshold-table ../all_line.thr --attention \
     "$(top_theta pre128 128 'placement: PRE')" "$(top_theta centred128 128 'placement: CENTRED')" \
