@@ -92,6 +92,7 @@ absl::Status FillEngineOptions(const v1::ServeConfig& config, EngineOptions& eng
   engine.tensor_parallel = config.tensor_parallel();
   engine.backend.num_threads = config.threads();
   engine.backend.batch_invariant = config.batch_invariant();
+  engine.backend.gemm_choices_path = config.gemm_choices();
   engine.max_model_len = config.max_model_len();
   engine.kv_memory_fraction = config.kv_memory_fraction();
   engine.kv_cache_tokens = config.kv_cache_tokens();

@@ -133,6 +133,7 @@ TEST(ServerConfigTest, BuiltInLevelsAreThoseThatWereMeasured) {
 TEST(ServerConfigTest, AttentionSettingsReachTheEngine) {
   v1::ServeConfig flags = Valid();
   flags.set_threshold_table("thresholds");
+  flags.set_gemm_choices("choices");
   flags.set_shadow_interval(100);
   v1::TopThetaConfig& top_theta = *flags.mutable_top_theta();
   top_theta.set_placement(v1::TopThetaConfig::POST);
@@ -155,6 +156,7 @@ TEST(ServerConfigTest, AttentionSettingsReachTheEngine) {
   const absl::StatusOr<ServerConfig> config = ServerConfigFrom(flags);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->engine.threshold_table, "thresholds");
+  EXPECT_EQ(config->engine.backend.gemm_choices_path, "choices");
   const AttentionSettings& settings = config->engine.attention;
   EXPECT_EQ(settings.shadow_interval, 100);
   EXPECT_EQ(settings.top_theta.placement, ThresholdPlacement::kPost);
