@@ -30,6 +30,9 @@ struct BackendOptions {
   // written by TransformerOps::Reserve. Empty: none. One that is damaged or of another machine is
   // replaced.
   std::string gemm_choices_path = {};
+  // Time for trying, of a GPU; products that it does not reach take the library's first guess. 0:
+  // nothing is tried.
+  double gemm_search_seconds = 30;
   // Gets a line of key=value about what start-up found out, for the log, on the rank's thread.
   // Null: nobody listens.
   std::function<void(std::string_view)> report = nullptr;

@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal,
   absl::StatusOr<std::unique_ptr<CudaGemm>> gemm =
       CudaGemm::Create(**device, {.batch_invariant = options.batch_invariant,
                                   .choices_path = options.gemm_choices_path,
+                                  .search_seconds = options.gemm_search_seconds,
                                   .report = options.report});
   if (!gemm.ok()) return gemm.status();
   auto ring = std::make_unique<UploadRing>();

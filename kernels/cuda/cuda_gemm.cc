@@ -18,7 +18,6 @@ constexpr std::int64_t kInvariantRows = 128;
 // Output in f32 is for logits, of few rows; larger products of f32 output are not searched.
 constexpr std::int64_t kMaxSearchedF32Rows = 256;
 constexpr std::int64_t kMaxSearchedOutBytes = std::int64_t{1} << 30;
-constexpr double kMaxSearchSeconds = 30;
 // Counts up whenever our kernels or their configurations change their speed, so that files written
 // before are not believed.
 constexpr int kKernelGeneration = 1;
@@ -131,7 +130,7 @@ absl::Status CudaGemm::Search(std::int64_t max_rows, Tally& tally) {
       out_bytes = std::max(out_bytes, n * shape.rows * SizeOf(shape.out));
     }
   }
-  if (missing.empty()) return absl::OkStatus();
+  if (missing.empty() || options_.search_seconds <= 0) return absl::OkStatus();
   const absl::StatusOr<std::unique_ptr<GemmSearch>> search =
       GemmSearch::Create(device_, *library_, skinny_, weight_bytes, x_bytes, out_bytes);
   if (absl::IsResourceExhausted(search.status())) {
@@ -142,8 +141,8 @@ absl::Status CudaGemm::Search(std::int64_t max_rows, Tally& tally) {
   const auto start = std::chrono::steady_clock::now();
   for (const auto& [shape, bucket] : missing) {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    if (spent.count() > kMaxSearchSeconds) {
-      tally.search_trouble = absl::StrCat("out of time after ", kMaxSearchSeconds, " s");
+    if (spent.count() > options_.search_seconds) {
+      tally.search_trouble = absl::StrCat("out of time after ", options_.search_seconds, " s");
       break;
     }
     const absl::StatusOr<GemmChoice> fastest = (*search)->Fastest(shape, RowsOfGemmBucket(bucket));

@@ -24,6 +24,7 @@ struct CudaGemmOptions {
   // of the sum, so that a row's bits do not depend on its batch. Nothing is searched.
   bool batch_invariant = false;
   std::string choices_path = {};  // of the file that keeps choices; empty: none
+  double search_seconds = 30;
   std::function<void(std::string_view)> report =
       nullptr;  // gets a line of key=value; null: nobody listens
 };

@@ -64,7 +64,8 @@ absl::Status RunRank(const ModelFiles& files, std::span<const std::vector<TokenI
                      std::vector<std::vector<float>>& logits) {
   const BackendOptions backend_options{.num_threads = options.num_ranks > 1 ? 1 : 2,
                                        .max_isa = TestMaxIsa(),
-                                       .full_precision = options.full_precision};
+                                       .full_precision = options.full_precision,
+                                       .gemm_search_seconds = 0};  // longer than the run
   auto backend = CreateBackend(options.device, 0, backend_options);
   if (!backend.ok()) return backend.status();
   (*backend)->BindThread();
