@@ -183,6 +183,22 @@ __device__ inline void AddTile(std::uint32_t tile, const std::uint32_t (&q)[kDim
   }
 }
 
+// The queries of the heads as fragments of the left operand, from element `at` on; rows of heads
+// that are not there are zero.
+template <typename T, int kDim>
+__device__ __forceinline__ void LoadQueries(DType dtype, const void* queries, std::int64_t at,
+                                            int num_heads, std::uint32_t (&q)[kDim / 16][4]) {
+  const int g = threadIdx.x / 4, t = threadIdx.x % 4;
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int head = g + i % 2 * 8, column = step * 16 + i / 2 * 8 + 2 * t;
+      q[step][i] = head < num_heads ? LoadPair<T>(dtype, queries, at + head * kDim + column) : 0;
+    }
+  }
+}
+
 // Grid: items, then KV heads times parts of kDecodeHeads heads of their group.
 template <typename T, int kDim>
 __global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ AttentionLaunch a) {
@@ -204,13 +220,11 @@ __global__ void __launch_bounds__(32) DecodeAll(const __grid_constant__ Attentio
 
   const std::int64_t at = (std::int64_t{item.row} * a.num_heads + first_head) * kDim;
   std::uint32_t q[kDim / 16][4];
-#pragma unroll
-  for (int step = 0; step < kDim / 16; ++step) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int head = g + i % 2 * 8, column = step * 16 + i / 2 * 8 + 2 * t;
-      q[step][i] = head < num_heads ? LoadPair<T>(a.q_dtype, a.q, at + head * kDim + column) : 0;
-    }
+  // Asked once, outside: a branch between the loads would make each wait for the one before.
+  if (a.q_dtype == DType::kF32) {
+    LoadQueries<T, kDim>(DType::kF32, a.q, at, num_heads, q);
+  } else {
+    LoadQueries<T, kDim>(DType::kBF16, a.q, at, num_heads, q);
   }
 
   // A tile never spans two ranges, as these are multiples of 64 keys.
