@@ -1,28 +1,18 @@
 #include "engine/bench/step_driver.h"
 
 #include <algorithm>
-#include <ctime>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/bench/bench_clock.h"
 #include "engine/runner/sequence_sampler.h"
 
 namespace thresher {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double SecondsBetween(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-double ProcessorSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
+using Clock = BenchClock;
 
 int CeilDivide(int value, int divisor) { return (value + divisor - 1) / divisor; }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <ctime>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -11,22 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/bench/bench_clock.h"
 #include "engine/flag_error.h"
 
 namespace thresher {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double SecondsBetween(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-double ProcessorSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
+using Clock = BenchClock;
 
 double Percentile(std::vector<double>& values, double share) {
   if (values.empty()) return 0;

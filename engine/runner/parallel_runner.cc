@@ -1,6 +1,8 @@
 #include "engine/runner/parallel_runner.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,8 +35,15 @@ class ParallelRunner final : public ModelRunner {
       const auto index = static_cast<std::size_t>(rank);
       // The CPU is one device that the ranks share by threads.
       const int ordinal = options.device == DeviceKind::kCpu ? 0 : rank;
+      BackendOptions own_options = backend_options;
+      if (rank == 0 && own_options.report == nullptr) {
+        own_options.report = [](std::string_view line) {
+          std::fprintf(stderr, "level=info event=backend_reserved %.*s\n",
+                       static_cast<int>(line.size()), line.data());
+        };
+      }
       absl::StatusOr<std::unique_ptr<Backend>> backend =
-          CreateBackend(options.device, ordinal, backend_options);
+          CreateBackend(options.device, ordinal, own_options);
       if (!backend.ok()) return backend.status();
       backends_[index] = *std::move(backend);
       backends_[index]->BindThread();
